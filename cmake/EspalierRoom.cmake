@@ -1,0 +1,113 @@
+# A room is one static library. Its headers are reached as
+# "espalier/<room>/<file>.h" through an include root of its own, and a target
+# sees only the roots of the rooms it depends on: an upward include is
+# "No such file".
+#
+# File roles come from suffixes:
+#   *_test.cc    one test executable each, registered with ctest
+#   *_bench.cc   one benchmark executable each
+#   *_avx512.cc, *_avx512bf16.cc, *_armbf16.cc   own instruction-set flags
+#   *_cuda.cu    left out without CUDA
+
+set(ESPALIER_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq
+    -mavx512cd -mavx512vbmi -mprefer-vector-width=512)
+set(ESPALIER_AVX512BF16_FLAGS ${ESPALIER_AVX512_FLAGS} -mavx512bf16)
+set(ESPALIER_ARMBF16_FLAGS -march=armv8.2-a+bf16+dotprod)
+
+function(espalier_include_root target room)
+  set(root "${CMAKE_BINARY_DIR}/alias/${room}")
+  file(MAKE_DIRECTORY "${root}/espalier")
+  if(NOT EXISTS "${root}/espalier/${room}")
+    file(CREATE_LINK "${CMAKE_SOURCE_DIR}/${room}" "${root}/espalier/${room}"
+         SYMBOLIC)
+  endif()
+  target_include_directories(${target} PUBLIC
+    "$<BUILD_INTERFACE:${root}>")
+endfunction()
+
+function(espalier_isa_flags)
+  foreach(source ${ARGN})
+    if(source MATCHES "_avx512bf16\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "${ESPALIER_AVX512BF16_FLAGS}")
+    elseif(source MATCHES "_avx512\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "${ESPALIER_AVX512_FLAGS}")
+    elseif(source MATCHES "_armbf16\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "${ESPALIER_ARMBF16_FLAGS}")
+    endif()
+  endforeach()
+endfunction()
+
+# espalier_room(<name> [DEPS rooms...] [PUBLIC headers...] [LIBS targets...])
+function(espalier_room room)
+  cmake_parse_arguments(ARG "" "" "DEPS;PUBLIC;LIBS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/${room}/*.cc")
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  set(benches ${sources})
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$")
+  if(NOT ESPALIER_X86 OR NOT ESPALIER_AVX512)
+    list(FILTER sources EXCLUDE REGEX "_avx512(bf16)?\\.cc$")
+  endif()
+  if(NOT ESPALIER_X86)
+    list(FILTER sources EXCLUDE REGEX "_avx2\\.cc$")
+  endif()
+  if(NOT ESPALIER_ARM64)
+    list(FILTER sources EXCLUDE REGEX "_(neon|armbf16)\\.cc$")
+  endif()
+  espalier_isa_flags(${sources})
+
+  set(target espalier_${room})
+  if(NOT sources)
+    set(sources "${CMAKE_SOURCE_DIR}/cmake/empty_room.cc")
+  endif()
+  add_library(${target} STATIC ${sources})
+  espalier_include_root(${target} ${room})
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(${target} PUBLIC espalier_${dep})
+  endforeach()
+  target_link_libraries(${target} PUBLIC ${ARG_LIBS} PRIVATE espalier_flags)
+  set_property(GLOBAL PROPERTY ESPALIER_PUBLIC_${room} ${ARG_PUBLIC})
+  set_property(GLOBAL APPEND PROPERTY ESPALIER_ROOMS ${room})
+  set_property(GLOBAL PROPERTY ESPALIER_TESTS_${room} ${tests})
+  set_property(GLOBAL PROPERTY ESPALIER_BENCHES_${room} ${benches})
+endfunction()
+
+function(espalier_program_name out source suffix)
+  file(RELATIVE_PATH relative "${CMAKE_SOURCE_DIR}" "${source}")
+  string(REGEX REPLACE "_${suffix}\\.cc$" "" name "${relative}")
+  string(REPLACE "/" "." name "${name}")
+  set(${out} "${name}" PARENT_SCOPE)
+endfunction()
+
+# One executable and one ctest entry per test file.
+function(espalier_test source)
+  cmake_parse_arguments(ARG "" "LABEL" "LIBS" ${ARGN})
+  espalier_program_name(name ${source} test)
+  set(target ${name}_test)
+  add_executable(${target} ${source})
+  target_link_libraries(${target} PRIVATE ${ARG_LIBS} espalier_flags
+    GTest::gmock GTest::gtest GTest::gtest_main)
+  set_target_properties(${target} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  add_test(NAME ${name} COMMAND ${target})
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL unit)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 1200)
+endfunction()
+
+function(espalier_bench source)
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  espalier_program_name(name ${source} bench)
+  set(target ${name}_bench)
+  add_executable(${target} EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${target} PRIVATE ${ARG_LIBS} espalier_flags
+    benchmark::benchmark)
+  set_target_properties(${target} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/benches")
+  add_dependencies(benches ${target})
+endfunction()

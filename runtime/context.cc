@@ -1,0 +1,71 @@
+#include "espalier/runtime/context.h"
+
+#include <sched.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "espalier/runtime/check.h"
+#include "espalier/runtime/guard.h"
+#include "espalier/runtime/internal/devices.h"
+
+namespace espalier {
+
+namespace {
+
+int UsableThreads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+int NumThreads(const ContextOptions& options) {
+  if (options.executor != nullptr) return options.executor->num_threads();
+  return options.num_threads > 0 ? options.num_threads : UsableThreads();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Context>> Context::Create(
+    const ContextOptions& options) {
+  if (options.num_threads < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "num_threads is ", options.num_threads, ", expected 0 or more"));
+  }
+  if (options.memory_budget_bytes && *options.memory_budget_bytes <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("memory_budget_bytes is ", *options.memory_budget_bytes,
+                     ", expected more than 0"));
+  }
+  const Isa detected = DetectIsa();
+  if (options.max_isa &&
+      (*options.max_isa < BaselineIsa() ||
+       (BaselineIsa() == Isa::kAvx2 && *options.max_isa > Isa::kAvx512Bf16))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_isa is ", ToString(*options.max_isa),
+                     ", which this architecture does not have; detected ",
+                     ToString(detected)));
+  }
+  return internal::GuardValue<std::unique_ptr<Context>>(
+      [&] { return std::unique_ptr<Context>(new Context(options)); });
+}
+
+Context::Context(const ContextOptions& options)
+    : options_(options),
+      isa_(std::min(DetectIsa(), options.max_isa.value_or(DetectIsa()))),
+      pool_(std::make_unique<ThreadPool>(NumThreads(options),
+                                         options.executor)),
+      cpu_(internal::MakeCpuDevice(*this, options.memory_budget_bytes,
+                                   options.poison_memory)),
+      meta_(internal::MakeMetaDevice(*this)) {}
+
+Context::~Context() = default;
+
+Device& Context::sim() {
+  if (sim_ == nullptr) {
+    sim_ = internal::MakeSimDevice(*this, options_.sim_seed);
+  }
+  return *sim_;
+}
+
+}  // namespace espalier
