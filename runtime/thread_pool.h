@@ -19,13 +19,17 @@ class Executor {
 };
 
 // All parallel work of the project. The caller's thread takes part; workers
-// spin for about a millisecond after a region and then park.
+// spin for about a millisecond after a region and then park. A worker that is
+// late (parked, or its CPU is busy) is not waited for unless it holds a chunk.
+// Workers take no signals.
 // Thread-safe: regions started from several threads run one after another.
-// A region inside a region runs on the calling thread alone.
+// A region inside a region, and a region of one chunk, is a plain loop on the
+// calling thread.
 class ThreadPool {
  public:
-  // num_threads counts the caller; at least 1. With an executor the pool owns
-  // no threads; `executor` must outlive the pool.
+  // num_threads counts the caller; 1 to 1024. With an executor the pool owns
+  // no threads; `executor` must outlive the pool. Fails RESOURCE_EXHAUSTED when
+  // the system refuses a thread.
   explicit ThreadPool(int num_threads, Executor* executor = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -37,7 +41,8 @@ class ThreadPool {
   // of [0, n), each once, in any order and from any thread of the pool. The
   // chunks depend on n and grain alone. n >= 0, grain >= 1. A Failure in fn
   // reaches the caller after every running chunk has ended; chunks not yet
-  // started are then skipped.
+  // started are then skipped. Of several, that of the lowest chunk is thrown,
+  // whatever the timing.
   void ParallelFor(int64_t n, int64_t grain,
                    absl::FunctionRef<void(int64_t, int64_t)> fn);
 
