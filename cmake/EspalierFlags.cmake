@@ -17,7 +17,8 @@ add_library(espalier_flags INTERFACE)
 # Fused multiply-add is written where it is meant: a compiler that contracts
 # a*b+c at will gives other bits on other targets.
 target_compile_options(espalier_flags INTERFACE
-  -Wall -Wextra -Werror -ffp-contract=off -fno-math-errno)
+  -Wall -Wextra -Werror -ffp-contract=off -fno-math-errno
+  -DHWY_DISABLE_PCLMUL_AES)
 if(ESPALIER_X86)
   # The floor is AVX2 (x86-64-v3); higher sets are chosen at run time.
   target_compile_options(espalier_flags INTERFACE -march=x86-64-v3)

@@ -31,11 +31,10 @@ std::string ToString(const MemoryStats& stats) {
       stats.reserved / kMiB, stats.peak_reserved / kMiB,
       stats.largest_free / kMiB);
   for (int tag = 0; tag < kNumMemoryTags; ++tag) {
-    absl::StrAppendFormat(
-        &table, "\n  %-12s %10.1f MiB  peak %10.1f MiB",
-        ToString(static_cast<MemoryTag>(tag)),
-        stats.by_tag[static_cast<size_t>(tag)] / kMiB,
-        stats.peak_by_tag[static_cast<size_t>(tag)] / kMiB);
+    absl::StrAppendFormat(&table, "\n  %-12s %10.1f MiB  peak %10.1f MiB",
+                          ToString(static_cast<MemoryTag>(tag)),
+                          stats.by_tag[static_cast<size_t>(tag)] / kMiB,
+                          stats.peak_by_tag[static_cast<size_t>(tag)] / kMiB);
   }
   return table;
 }

@@ -9,19 +9,18 @@
 // reachable from user input, which is validated at the door and answered with
 // a Status. A broken contract travels as internal::Failure (INTERNAL) to the
 // nearest internal::Guard (runtime/guard.h).
-#define ESPALIER_CHECK(cond, ...)                              \
-  do {                                                         \
-    if (!(cond)) [[unlikely]]                                  \
-      ::espalier::internal::CheckFailed(                       \
-          __FILE__, __LINE__, #cond,                           \
-          ::absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__));      \
+#define ESPALIER_CHECK(cond, ...)                         \
+  do {                                                    \
+    if (!(cond)) [[unlikely]]                             \
+      ::espalier::internal::CheckFailed(                  \
+          __FILE__, __LINE__, #cond,                      \
+          ::absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)
 
 namespace espalier::internal {
 
 // Throws Failure(INTERNAL) with the file, the condition and the detail.
-[[noreturn]] void CheckFailed(const char* file, int line,
-                              const char* condition,
+[[noreturn]] void CheckFailed(const char* file, int line, const char* condition,
                               absl::string_view detail);
 
 // Throws Failure(status). `status` must not be OK.

@@ -33,9 +33,9 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Create(
         "num_threads is ", options.num_threads, ", expected 0 or more"));
   }
   if (options.memory_budget_bytes && *options.memory_budget_bytes <= 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("memory_budget_bytes is ", *options.memory_budget_bytes,
-                     ", expected more than 0"));
+    return absl::InvalidArgumentError(absl::StrCat("memory_budget_bytes is ",
+                                                   *options.memory_budget_bytes,
+                                                   ", expected more than 0"));
   }
   const Isa detected = DetectIsa();
   if (options.max_isa &&
@@ -53,8 +53,8 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Create(
 Context::Context(const ContextOptions& options)
     : options_(options),
       isa_(std::min(DetectIsa(), options.max_isa.value_or(DetectIsa()))),
-      pool_(std::make_unique<ThreadPool>(NumThreads(options),
-                                         options.executor)),
+      pool_(
+          std::make_unique<ThreadPool>(NumThreads(options), options.executor)),
       cpu_(internal::MakeCpuDevice(*this, options.memory_budget_bytes,
                                    options.poison_memory)),
       meta_(internal::MakeMetaDevice(*this)) {}

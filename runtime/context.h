@@ -15,9 +15,9 @@
 namespace espalier {
 
 struct ContextOptions {
-  int num_threads = 0;                    // 0: as many as the process may use
-  Executor* executor = nullptr;           // the host's threads; must outlive
-  std::optional<Isa> max_isa;             // none: what DetectIsa() finds
+  int num_threads = 0;           // 0: as many as the process may use
+  Executor* executor = nullptr;  // the host's threads; must outlive
+  std::optional<Isa> max_isa;    // none: what DetectIsa() finds
   std::optional<int64_t> memory_budget_bytes;  // cpu heap; none: no limit
   bool poison_memory = false;  // NaN fill at allocation and at free
   uint64_t sim_seed = 0;       // of the sim device's delays

@@ -40,12 +40,12 @@ Isa BaselineIsa() { return Isa::kAvx2; }
 
 Isa DetectIsa() {
 #if defined(ESPALIER_AVX512)
-  const bool avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512cd") &&
-      __builtin_cpu_supports("avx512vbmi");
+  const bool avx512 = __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512cd") &&
+                      __builtin_cpu_supports("avx512vbmi");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::kAvx512Bf16;
   if (avx512) return Isa::kAvx512;
 #endif

@@ -47,15 +47,14 @@ inline uint16_t Float16::FromFloat(float value) {
   const uint32_t sign = (word >> 16) & 0x8000u;
   const uint32_t magnitude = word & 0x7fffffffu;
   if (magnitude >= 0x7f800000u) {  // infinity or NaN
-    return static_cast<uint16_t>(
-        sign | 0x7c00u | (magnitude > 0x7f800000u ? 0x200u : 0u));
+    return static_cast<uint16_t>(sign | 0x7c00u |
+                                 (magnitude > 0x7f800000u ? 0x200u : 0u));
   }
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {  // subnormal half: let f32 addition round
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign |
-                                 (std::bit_cast<uint32_t>(shifted) -
-                                  0x3f000000u));
+    return static_cast<uint16_t>(
+        sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
   }
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));

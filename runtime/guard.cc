@@ -33,9 +33,9 @@ void CheckFailed(const char* file, int line, const char* condition,
   const absl::string_view base =
       slash == std::string::npos ? absl::string_view(path)
                                  : absl::string_view(path).substr(slash + 1);
-  Fail(absl::InternalError(absl::StrCat(detail, detail.empty() ? "" : " ", "(",
-                                        base, ":", line, ": ", condition,
-                                        ")")));
+  Fail(
+      absl::InternalError(absl::StrCat(detail, detail.empty() ? "" : " ", "(",
+                                       base, ":", line, ": ", condition, ")")));
 }
 
 }  // namespace espalier::internal

@@ -24,8 +24,8 @@ class HostAllocator final : public Allocator {
       : budget_bytes_(budget_bytes), poison_(poison) {}
 
   void* Allocate(int64_t bytes, MemoryTag tag, Stream&) override {
-    const int64_t rounded =
-        std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    const int64_t rounded = std::max(
+        kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
     absl::MutexLock lock(&mutex_);
     if (budget_bytes_ && stats_.allocated + rounded > *budget_bytes_) {
       Fail(absl::ResourceExhaustedError(
@@ -79,7 +79,8 @@ class HostAllocator final : public Allocator {
     MemoryTag tag;
   };
 
-  void Count(int64_t bytes, MemoryTag tag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Count(int64_t bytes, MemoryTag tag)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     stats_.allocated += bytes;
     stats_.reserved = stats_.allocated;
     stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);

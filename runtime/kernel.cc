@@ -21,8 +21,7 @@ std::vector<Access> ListAccesses(std::initializer_list<const Tensor*> reads,
       if (view.shape[d] == 0) return;
       last += (view.shape[d] - 1) * view.strides[d];
     }
-    accesses.push_back(
-        {view.pointer, (last + 1) * SizeOf(view.dtype), write});
+    accesses.push_back({view.pointer, (last + 1) * SizeOf(view.dtype), write});
   };
   for (const Tensor* tensor : reads) add(tensor, false);
   for (const Tensor* tensor : writes) add(tensor, true);

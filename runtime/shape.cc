@@ -38,8 +38,7 @@ Shape Shape::WithDim(int index, int64_t extent) const {
   ESPALIER_CHECK(i >= 0 && i < ndim_, "dim ", index, " of ", ToString(*this));
   std::array<int64_t, kMaxDims> dims = dims_;
   dims[static_cast<size_t>(i)] = extent;
-  return Shape(
-      absl::MakeConstSpan(dims.data(), static_cast<size_t>(ndim_)));
+  return Shape(absl::MakeConstSpan(dims.data(), static_cast<size_t>(ndim_)));
 }
 
 std::string ToString(const Shape& shape) {

@@ -129,10 +129,10 @@ Tensor Tensor::Borrow(Device& device, const Shape& shape, DType dtype,
                  ToString(device.type()));
   ESPALIER_CHECK(data != nullptr || shape.num_elements() == 0,
                  "borrowed memory is null");
-  return Tensor(std::make_shared<internal::Storage>(
-                    device, data, NumBytes(shape, dtype), StorageKind::kHost,
-                    std::move(owner)),
-                shape, dtype);
+  return Tensor(
+      std::make_shared<internal::Storage>(device, data, NumBytes(shape, dtype),
+                                          StorageKind::kHost, std::move(owner)),
+      shape, dtype);
 }
 
 Tensor Tensor::MapReadOnly(Device& device, const Shape& shape, DType dtype,
@@ -188,8 +188,8 @@ void* Tensor::pointer() const {
 void Tensor::CheckHostAccess(DType dtype, bool write) const {
   ESPALIER_CHECK(storage_ != nullptr, "tensor is absent");
   ESPALIER_CHECK(storage_->device.host_addressable(),
-                 "host access to memory of ",
-                 ToString(storage_->device.type()), "; copy with ToHost()");
+                 "host access to memory of ", ToString(storage_->device.type()),
+                 "; copy with ToHost()");
   ESPALIER_CHECK(dtype == dtype_, "access as ", ToString(dtype), " to ",
                  ToString(*this));
   ESPALIER_CHECK(!write || !read_only(), "write access to mapped file pages");

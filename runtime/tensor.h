@@ -65,6 +65,8 @@ class Tensor {
   bool is_contiguous() const;
   // Whether two tensors are views of one storage.
   bool SharesStorage(const Tensor& other) const;
+  // Number of handles on the storage.
+  int64_t use_count() const { return storage_.use_count(); }
   // Identifies the storage, for counting bytes once.
   const void* storage_id() const { return storage_.get(); }
   // Bytes of the whole storage.

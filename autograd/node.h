@@ -1,0 +1,86 @@
+#ifndef ESPALIER_AUTOGRAD_NODE_H_
+#define ESPALIER_AUTOGRAD_NODE_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "espalier/autograd/variable.h"
+#include "espalier/runtime/tensor.h"
+
+namespace espalier {
+
+namespace internal {
+struct NodeAccess;
+}
+
+namespace autograd {
+
+class Node;
+
+// Where the gradient of a node's input goes.
+struct Edge {
+  std::shared_ptr<Node> node;  // that made the input; null for a leaf
+  int output = 0;              // which of the node's outputs
+  std::shared_ptr<internal::VariableState> leaf;  // null unless a leaf
+  explicit operator bool() const { return node != nullptr || leaf != nullptr; }
+};
+
+// One recorded op. Derived classes keep what Backward reads as named Tensor
+// members and list them in ForEachSaved, so that saved memory can be counted,
+// moved and recomputed. Save only what a wanted gradient needs.
+class Node {
+ public:
+  Node() = default;
+  // Long chains are taken apart without recursion.
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  virtual absl::string_view name() const = 0;
+
+  // dy: one tensor per output, absent where no gradient arrived. Returns one
+  // gradient per input, absent where needs_grad(input) is false.
+  virtual std::vector<Tensor> Backward(absl::Span<const Tensor> dy) = 0;
+
+  // Calls visit(name, member) for every saved tensor, absent ones included.
+  using SavedVisitor = absl::FunctionRef<void(absl::string_view, Tensor&)>;
+  virtual void ForEachSaved(SavedVisitor visit) = 0;
+
+  // Whether the gradient of an input is wanted. Valid from Record() on.
+  bool needs_grad(size_t input) const { return wanted_[input]; }
+  uint64_t sequence() const { return sequence_; }
+
+ private:
+  friend struct internal::NodeAccess;
+  std::vector<Edge> edges_;   // one per input, empty where not wanted
+  std::vector<bool> wanted_;  // one per input
+  uint64_t sequence_ = 0;     // order of recording
+  int num_outputs_ = 1;
+};
+
+// Whether the gradient of `input` will be wanted by a node recorded now: use it
+// to decide what to save and allocate.
+bool NeedsGrad(const Variable& input);
+bool AnyNeedsGrad(std::initializer_list<const Variable*> inputs);
+
+// Wraps an op's result. The node is kept, and its Backward called, only if one
+// of the inputs needs a gradient and recording is on. Absent inputs are legal.
+Variable Record(Tensor value, std::unique_ptr<Node> node,
+                std::initializer_list<const Variable*> inputs);
+Variable Record(Tensor value, std::unique_ptr<Node> node,
+                absl::Span<const Variable> inputs);
+// The same for several results.
+std::vector<Variable> RecordMany(std::vector<Tensor> values,
+                                 std::unique_ptr<Node> node,
+                                 absl::Span<const Variable> inputs);
+
+}  // namespace autograd
+}  // namespace espalier
+
+#endif  // ESPALIER_AUTOGRAD_NODE_H_

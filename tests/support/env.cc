@@ -1,0 +1,48 @@
+#include "espalier/tests/support/env.h"
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace espalier::test {
+
+Context& ContextFor(Isa isa, int num_threads) {
+  static auto* contexts =
+      new std::map<std::pair<Isa, int>, std::unique_ptr<Context>>();
+  std::unique_ptr<Context>& context = (*contexts)[{isa, num_threads}];
+  if (context == nullptr) {
+    ContextOptions options;
+    options.num_threads = num_threads;
+    options.max_isa = isa;
+    context = std::move(Context::Create(options)).value();
+  }
+  return *context;
+}
+
+Device& Cpu() { return ContextFor(DetectIsa(), 2).cpu(); }
+
+std::vector<Isa> RunnableIsas() {
+  std::vector<Isa> isas;
+  for (int isa = static_cast<int>(BaselineIsa());
+       isa <= static_cast<int>(DetectIsa()); ++isa) {
+    isas.push_back(static_cast<Isa>(isa));
+  }
+  return isas;
+}
+
+std::vector<Target> Targets(double f32_tolerance, double bf16_tolerance) {
+  std::vector<Target> targets;
+  for (const Isa isa : RunnableIsas()) {
+    targets.push_back({absl::StrCat("cpu_", ToString(isa), "_f32"), isa, kF32,
+                       f32_tolerance});
+    targets.push_back({absl::StrCat("cpu_", ToString(isa), "_bf16"), isa, kBF16,
+                       bf16_tolerance});
+  }
+  return targets;
+}
+
+std::string ToString(const Target& target) { return target.name; }
+
+}  // namespace espalier::test

@@ -1,0 +1,41 @@
+#ifndef ESPALIER_TESTS_SUPPORT_ENV_H_
+#define ESPALIER_TESTS_SUPPORT_ENV_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "espalier/runtime/context.h"
+#include "espalier/runtime/dtype.h"
+
+namespace espalier::test {
+
+// Contexts of the test process, made once per (isa, threads) and kept.
+Context& ContextFor(Isa isa, int num_threads);
+
+// The widest instruction set, 2 threads.
+Device& Cpu();
+
+// Every instruction set of this build that this machine runs.
+std::vector<Isa> RunnableIsas();
+
+// Where and in what dtype an op is tested, and how far from the f64 reference
+// it may be: |got - want| <= tolerance * (1 + |want|).
+struct Target {
+  std::string name;  // "cpu_avx512_bf16"
+  Isa isa;
+  DType dtype;
+  double tolerance;
+};
+
+// f32 and bf16 on every runnable instruction set.
+std::vector<Target> Targets(double f32_tolerance = 1e-5,
+                            double bf16_tolerance = 2e-2);
+std::string ToString(const Target& target);
+inline std::ostream& operator<<(std::ostream& out, const Target& target) {
+  return out << target.name;
+}
+
+}  // namespace espalier::test
+
+#endif  // ESPALIER_TESTS_SUPPORT_ENV_H_

@@ -1,0 +1,246 @@
+#include "espalier/tests/support/op_check.h"
+
+#include <cmath>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+
+#include "espalier/autograd/backward.h"
+#include "espalier/autograd/mode.h"
+
+namespace espalier::test {
+
+namespace {
+
+std::vector<double> NormalValues(int64_t count, uint64_t seed) {
+  std::mt19937_64 engine(seed * 0x9e3779b97f4a7c15u + 1);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(static_cast<size_t>(count));
+  for (double& value : values) value = normal(engine);
+  return values;
+}
+
+constexpr uint64_t kCotangentSeed = 977;
+
+struct Outcome {
+  Tensor value;
+  std::vector<Tensor> gradients;  // absent for inputs that need none
+};
+
+// Runs fn on copies of the inputs on device, in dtype for floating inputs.
+Outcome RunOn(const Fn& fn, Device& device, DType dtype,
+              const std::vector<Variable>& inputs) {
+  std::vector<Variable> leaves;
+  for (const Variable& input : inputs) {
+    if (!IsFloat(input.dtype())) {
+      leaves.emplace_back(input.value().ToHost().CopyTo(device));
+      continue;
+    }
+    leaves.emplace_back(
+        FromDoubles(device, input.shape(), dtype, ToDoubles(input.value())),
+        input.needs_grad());
+  }
+  Outcome outcome;
+  const Variable result = fn(leaves);
+  outcome.value = result.value();
+  if (result.needs_grad()) {
+    const std::vector<double> cotangent =
+        NormalValues(result.value().num_elements(), kCotangentSeed);
+    autograd::Backward(
+        result, FromDoubles(device, result.shape(), result.dtype(), cotangent));
+  }
+  for (const Variable& leaf : leaves) outcome.gradients.push_back(leaf.grad());
+  return outcome;
+}
+
+::testing::AssertionResult Near(const Tensor& got, const Tensor& want,
+                                double tolerance, const std::string& what) {
+  if (got.shape() != want.shape()) {
+    return ::testing::AssertionFailure()
+           << what << " is " << ToString(got.shape()) << ", expected "
+           << ToString(want.shape());
+  }
+  const std::vector<double> g = ToDoubles(got);
+  const std::vector<double> w = ToDoubles(want);
+  for (size_t i = 0; i < g.size(); ++i) {
+    if (std::abs(g[i] - w[i]) <= tolerance * (1 + std::abs(w[i]))) continue;
+    if (g[i] == w[i]) continue;
+    return ::testing::AssertionFailure()
+           << what << " element " << i << " of " << ToString(got.shape())
+           << " is " << g[i] << ", expected " << w[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult SameBits(const Tensor& a, const Tensor& b,
+                                    const std::string& what) {
+  const Tensor x = a.ToHost();
+  const Tensor y = b.ToHost();
+  const std::string_view xs(static_cast<const char*>(x.view().pointer),
+                            static_cast<size_t>(x.num_bytes()));
+  const std::string_view ys(static_cast<const char*>(y.view().pointer),
+                            static_cast<size_t>(y.num_bytes()));
+  if (xs == ys) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << what << " differs in bits";
+}
+
+double Dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// sum(fn(inputs) * cotangent) with one element of one input moved.
+double Shifted(const Fn& fn, std::vector<Variable> inputs, size_t input,
+               size_t element, double step,
+               const std::vector<double>& cotangent) {
+  const NoGrad no_grad;
+  std::vector<double> values = ToDoubles(inputs[input].value());
+  values[element] += step;
+  const Variable& original = inputs[input];
+  inputs[input] = Variable(
+      FromDoubles(original.value().device(), original.shape(), kF64, values));
+  return Dot(ToDoubles(fn(inputs).value()), cotangent);
+}
+
+}  // namespace
+
+Tensor FromDoubles(Device& device, const Shape& shape, DType dtype,
+                   const std::vector<double>& values) {
+  Tensor host = Tensor::Empty(device.context().cpu(), shape, dtype);
+  const View view = host.view();
+  for (size_t i = 0; i < values.size(); ++i) {
+    switch (dtype) {
+      case kF64:
+        view.data<double>()[i] = values[i];
+        break;
+      case kF32:
+        view.data<float>()[i] = static_cast<float>(values[i]);
+        break;
+      case kBF16:
+        view.data<BFloat16>()[i] = BFloat16(values[i]);
+        break;
+      default:
+        view.data<Float16>()[i] = Float16(values[i]);
+        break;
+    }
+  }
+  return device.type() == kCpu ? host : host.CopyTo(device);
+}
+
+Variable Normal(const Shape& shape, uint64_t seed) {
+  return Variable(
+      FromDoubles(Cpu(), shape, kF64, NormalValues(shape.num_elements(), seed)),
+      /*needs_grad=*/true);
+}
+
+Variable Frozen(const Variable& variable) { return variable.Detach(); }
+
+::testing::AssertionResult GradCheck(const Fn& fn, std::vector<Variable> inputs,
+                                     double rtol, double atol) {
+  for (Variable& input : inputs) {
+    if (input) input = Variable(input.value(), input.needs_grad());
+  }
+  const Variable result = fn(inputs);
+  const std::vector<double> cotangent =
+      NormalValues(result.value().num_elements(), kCotangentSeed);
+  autograd::Backward(result, FromDoubles(result.value().device(),
+                                         result.shape(), kF64, cotangent));
+  constexpr double kStep = 1e-6;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) continue;
+    if (!inputs[i].needs_grad()) {
+      if (inputs[i].grad()) {
+        return ::testing::AssertionFailure()
+               << "input " << i << " needs no gradient and got one";
+      }
+      continue;
+    }
+    if (inputs[i].value().num_elements() == 0) continue;
+    if (!inputs[i].grad()) {
+      return ::testing::AssertionFailure() << "input " << i << " got none";
+    }
+    const std::vector<double> got = ToDoubles(inputs[i].grad());
+    for (size_t e = 0; e < got.size(); ++e) {
+      const double want = (Shifted(fn, inputs, i, e, kStep, cotangent) -
+                           Shifted(fn, inputs, i, e, -kStep, cotangent)) /
+                          (2 * kStep);
+      if (std::abs(got[e] - want) > atol + rtol * std::abs(want)) {
+        return ::testing::AssertionFailure()
+               << "gradient of input " << i << " element " << e << " is "
+               << got[e] << ", central difference " << want;
+      }
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult MatchesReference(
+    const Fn& fn, const Target& target, const std::vector<Variable>& inputs) {
+  Device& device = ContextFor(target.isa, 2).cpu();
+  std::vector<Variable> rounded;
+  for (const Variable& input : inputs) {
+    if (!IsFloat(input.dtype())) {
+      rounded.push_back(input);
+      continue;
+    }
+    const Tensor low = FromDoubles(device, input.shape(), target.dtype,
+                                   ToDoubles(input.value()));
+    rounded.emplace_back(
+        FromDoubles(Cpu(), input.shape(), kF64, ToDoubles(low)),
+        input.needs_grad());
+  }
+  const Outcome want = RunOn(fn, Cpu(), kF64, rounded);
+  const Outcome got = RunOn(fn, device, target.dtype, rounded);
+  auto result = Near(got.value, want.value, target.tolerance, "value");
+  for (size_t i = 0; result && i < inputs.size(); ++i) {
+    if (static_cast<bool>(got.gradients[i]) !=
+        static_cast<bool>(want.gradients[i])) {
+      return ::testing::AssertionFailure()
+             << "gradient of input " << i << " present in one dtype only";
+    }
+    if (!got.gradients[i]) continue;
+    result = Near(got.gradients[i], want.gradients[i], target.tolerance,
+                  absl::StrCat("gradient of input ", i));
+  }
+  return result;
+}
+
+namespace {
+
+std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
+  std::vector<Variable> inputs;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    inputs.push_back(Normal(shapes[i], i + 1));
+  }
+  return inputs;
+}
+
+}  // namespace
+
+::testing::AssertionResult MatchesReference(const Fn& fn, const Target& target,
+                                            const std::vector<Shape>& shapes) {
+  return MatchesReference(fn, target, NormalInputs(shapes));
+}
+
+::testing::AssertionResult SameBitsForAllThreads(
+    const Fn& fn, const Target& target, const std::vector<Shape>& shapes) {
+  const std::vector<Variable> inputs = NormalInputs(shapes);
+  const Outcome want =
+      RunOn(fn, ContextFor(target.isa, 1).cpu(), target.dtype, inputs);
+  for (const int threads : {2, 3, 7}) {
+    const Outcome got =
+        RunOn(fn, ContextFor(target.isa, threads).cpu(), target.dtype, inputs);
+    const std::string where = absl::StrCat(" at ", threads, " threads");
+    auto result = SameBits(got.value, want.value, "value" + where);
+    for (size_t i = 0; result && i < inputs.size(); ++i) {
+      if (!want.gradients[i]) continue;
+      result = SameBits(got.gradients[i], want.gradients[i],
+                        absl::StrCat("gradient of input ", i, where));
+    }
+    if (!result) return result;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace espalier::test
