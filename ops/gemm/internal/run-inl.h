@@ -1,0 +1,80 @@
+// The register tile, once for every instruction set. Included inside the
+// anonymous namespace of a translation unit that has its own flags; Simd is
+// defined there:
+//   Vec; kWidth (f32 lanes); Zero(); Load(const uint32_t*);
+//   Broadcast(const uint32_t*); Dot(acc, a, b); LoadF32, StoreF32, Add.
+
+// R rows by V panels of B; W vectors make a panel's 16 lanes.
+template <int R, int V, int kPitch>
+void RunTile(const TileArgs& args) {
+  constexpr int W = kLanes / Simd::kWidth;
+  typename Simd::Vec acc[R][V * W];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < V * W; ++v) acc[r][v] = Simd::Zero();
+  }
+  if (args.store != TileStore::kFinish) {
+    for (int r = 0; r < args.rows; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) {
+        __builtin_prefetch(args.c + r * args.c_stride + v * kLanes, 1);
+      }
+    }
+  }
+  const uint32_t* a = args.a;
+  const uint32_t* b[V];
+#pragma GCC unroll 16
+  for (int v = 0; v < V; ++v) b[v] = args.b + v * args.b_stride;
+  const int64_t num_words = args.num_words;
+#pragma GCC unroll 2
+  for (int64_t k = 0; k < num_words; ++k) {
+    typename Simd::Vec panel[V * W];
+#pragma GCC unroll 16
+    for (int v = 0; v < V * W; ++v) {
+      panel[v] = Simd::Load(b[v / W] + k * kLanes + v % W * Simd::kWidth);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const typename Simd::Vec x = Simd::Broadcast(a + k * kPitch + r);
+#pragma GCC unroll 16
+      for (int v = 0; v < V * W; ++v) {
+        acc[r][v] = Simd::Dot(acc[r][v], x, panel[v]);
+      }
+    }
+  }
+  const bool full = args.cols == V * kLanes;
+  if (full && args.store == TileStore::kStore) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      if (r >= args.rows) break;
+#pragma GCC unroll 16
+      for (int v = 0; v < V * W; ++v) {
+        Simd::StoreF32(args.c + r * args.c_stride + v * Simd::kWidth,
+                       acc[r][v]);
+      }
+    }
+    return;
+  }
+  if (full && args.store == TileStore::kAdd) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      if (r >= args.rows) break;
+#pragma GCC unroll 16
+      for (int v = 0; v < V * W; ++v) {
+        float* c = args.c + r * args.c_stride + v * Simd::kWidth;
+        Simd::StoreF32(c, Simd::Add(Simd::LoadF32(c), acc[r][v]));
+      }
+    }
+    return;
+  }
+  alignas(64) float tile[R][V * kLanes];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < V * W; ++v) {
+      Simd::StoreF32(&tile[r][v * Simd::kWidth], acc[r][v]);
+    }
+  }
+  FinishTile(&tile[0][0], V * kLanes, args);
+}

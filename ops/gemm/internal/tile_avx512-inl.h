@@ -1,0 +1,207 @@
+// Packing and dispatch of the AVX-512 tiles. Included inside an anonymous
+// namespace after run-inl.h. A Source makes 16 words:
+//   Row(row, k, left): of one lane from element k, `left` elements remain.
+//   Column(at, k_stride, left, mask): 16 lanes at one word's k.
+//   kStep: elements a word; Offset(word): its first k.
+
+constexpr int kPitch = kLanes;
+
+inline __mmask16 MaskOf16(int64_t n) {
+  return n >= 16 ? 0xffff : static_cast<__mmask16>((1u << n) - 1u);
+}
+
+inline __m512i WidenBf16(__m256i x) {
+  return _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
+}
+
+inline __m512i SwapPairs(__m512i x) {
+  return _mm512_shuffle_epi32(x, _MM_PERM_CDAB);
+}
+
+struct F32Source {
+  using Element = uint32_t;
+  static constexpr int64_t kStep = 1;
+  static int64_t Offset(int64_t word) { return word; }
+  static int64_t Words(int64_t num_k) { return num_k; }
+  static __m512i Row(const Element* row, int64_t left) {
+    return _mm512_maskz_loadu_epi32(MaskOf16(left), row);
+  }
+  static __m512i Column(const Element* at, int64_t, int64_t, __mmask16 mask) {
+    return _mm512_maskz_loadu_epi32(mask, at);
+  }
+};
+
+struct Bf16Source {
+  using Element = uint16_t;
+  static constexpr int64_t kStep = 1;
+  static int64_t Offset(int64_t word) { return word; }
+  static int64_t Words(int64_t num_k) { return num_k; }
+  static __m512i Row(const Element* row, int64_t left) {
+    return WidenBf16(_mm256_maskz_loadu_epi16(MaskOf16(left), row));
+  }
+  static __m512i Column(const Element* at, int64_t, int64_t, __mmask16 mask) {
+    return WidenBf16(_mm256_maskz_loadu_epi16(mask, at));
+  }
+};
+
+// Walks one operand's panels. Column sources take four panels at a time, so
+// that a visit to a row of memory uses whole cache lines.
+template <typename Source>
+void PackColumns(const PackArgs& args) {
+  using Element = typename Source::Element;
+  const Operand& operand = args.operand;
+  const Element* data = static_cast<const Element*>(operand.data) +
+                        args.lane_begin + args.k_begin * operand.k_stride;
+  const int64_t words = Source::Words(args.num_k);
+  constexpr int kGroup = 4;
+  const int64_t group_lanes = int64_t{kGroup} * args.panel_lanes;
+  for (int64_t lane = 0; lane < args.num_lanes; lane += group_lanes) {
+    const int64_t left = args.num_lanes - lane;
+    __mmask16 mask[kGroup];
+    int num_panels = 0;
+    for (int p = 0; p < kGroup; ++p) {
+      const int64_t panel_left = left - int64_t{p} * args.panel_lanes;
+      if (panel_left <= 0) break;
+      mask[p] = MaskOf16(panel_left < args.panel_lanes ? panel_left
+                                                       : args.panel_lanes);
+      num_panels = p + 1;
+    }
+    uint32_t* out = args.out + lane / args.panel_lanes * args.out_stride;
+    for (int64_t word = 0; word < words; ++word) {
+      const int64_t k = Source::Offset(word);
+      const Element* at = data + lane + k * operand.k_stride;
+      for (int p = 0; p < num_panels; ++p) {
+        _mm512_storeu_si512(
+            out + p * args.out_stride + word * kPitch,
+            Source::Column(at + p * args.panel_lanes, operand.k_stride,
+                           args.num_k - k, mask[p]));
+      }
+    }
+  }
+}
+
+inline void Transpose16(__m512i r[16]) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+template <typename Source>
+void PackRows(const PackArgs& args) {
+  using Element = typename Source::Element;
+  const Operand& operand = args.operand;
+  const Element* data = static_cast<const Element*>(operand.data) +
+                        args.lane_begin * operand.lane_stride + args.k_begin;
+  const int64_t words = Source::Words(args.num_k);
+  uint32_t* out = args.out;
+  for (int64_t lane = 0; lane < args.num_lanes; lane += args.panel_lanes) {
+    const int64_t left = args.num_lanes - lane;
+    const int lanes =
+        static_cast<int>(left < args.panel_lanes ? left : args.panel_lanes);
+    const Element* rows = data + lane * operand.lane_stride;
+    for (int64_t word = 0; word < words; word += 16) {
+      const int64_t k = word * Source::kStep;
+      __m512i r[16];
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        r[i] = i < lanes ? Source::Row(rows + i * operand.lane_stride + k,
+                                       args.num_k - k)
+                         : _mm512_setzero_si512();
+      }
+      Transpose16(r);
+      uint32_t* to = out + word * kPitch;
+      const int64_t count = words - word;
+      if (count >= 16) {
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + i * kPitch, r[i]);
+      } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+          if (i < count) _mm512_storeu_si512(to + i * kPitch, r[i]);
+        }
+      }
+    }
+    out += args.out_stride;
+  }
+}
+
+// Neither stride is 1: 16 words gathered one by one. Rare.
+template <typename Source>
+void PackStrided(const PackArgs& args) {
+  using Element = typename Source::Element;
+  const Operand& operand = args.operand;
+  const Element* data = static_cast<const Element*>(operand.data) +
+                        args.lane_begin * operand.lane_stride +
+                        args.k_begin * operand.k_stride;
+  const int64_t words = Source::Words(args.num_k);
+  uint32_t* out = args.out;
+  for (int64_t lane = 0; lane < args.num_lanes; lane += args.panel_lanes) {
+    const int64_t left = args.num_lanes - lane;
+    const int64_t lanes = left < args.panel_lanes ? left : args.panel_lanes;
+    for (int64_t word = 0; word < words; ++word) {
+      const int64_t k = Source::Offset(word);
+      Element line[2][16];
+      for (int64_t i = 0; i < lanes; ++i) {
+        for (int64_t step = 0; step < 2; ++step) {
+          line[step][i] = k + step < args.num_k
+                              ? data[(lane + i) * operand.lane_stride +
+                                     (k + step) * operand.k_stride]
+                              : Element{0};
+        }
+      }
+      _mm512_storeu_si512(
+          out + word * kPitch,
+          Source::Column(line[0], 16, args.num_k - k, MaskOf16(lanes)));
+    }
+    out += args.out_stride;
+  }
+}
+
+template <typename Source>
+void PackWith(const PackArgs& args) {
+  if (args.operand.k_stride == 1) return PackRows<Source>(args);
+  if (args.operand.lane_stride == 1) return PackColumns<Source>(args);
+  PackStrided<Source>(args);
+}
+
+// The lowest tile that holds the rows; rows above them are zero or ignored.
+template <int V, int R>
+void RunRows(const TileArgs& args) {
+  if constexpr (R > 1) {
+    // Wide tiles keep every height; narrow ones are edges.
+    constexpr int kNext = V == 1 ? R / 2 : R - 1;
+    if (args.rows <= kNext) return RunRows<V, kNext>(args);
+  }
+  RunTile<R, V, kPitch>(args);
+}
+
+void Run(const TileArgs& args) {
+  if (args.cols <= kLanes) return RunRows<1, 14>(args);
+  if (args.cols <= 2 * kLanes) return RunRows<2, 14>(args);
+  if (args.cols <= 3 * kLanes) return RunRows<3, 8>(args);
+  RunRows<4, 6>(args);
+}

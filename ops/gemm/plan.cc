@@ -1,0 +1,87 @@
+#include "espalier/ops/gemm/plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace espalier::gemm {
+namespace {
+
+// Measured on AMD Zen 4 and Zen 5 (docs/adr/0003-gemm-core.md). The sizes of
+// the caches are not asked for: guests report none.
+constexpr int64_t kKBlockWords = 512;
+constexpr int64_t kMBlock = 1024;
+constexpr int64_t kNBlock = 2048;
+constexpr int64_t kMTask = 168;  // of packed A, resident in L2
+constexpr int64_t kNTask = 256;
+constexpr int64_t kKAlign = 32;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
+
+// The size, a multiple of `unit`, of even pieces of at most `most`.
+int64_t EvenPiece(int64_t size, int64_t most, int64_t unit) {
+  const int64_t pieces = std::max<int64_t>(1, CeilDiv(size, most));
+  return std::max(unit, RoundUp(CeilDiv(size, pieces), unit));
+}
+
+// Few rows take wide, low tiles: less of the tile is waste.
+int TileVectors(int64_t m, const Tile& tile) {
+  int vectors = std::min(2, tile.max_vectors);
+  if (m <= 48) vectors = std::min(3, tile.max_vectors);
+  if (m <= 6) vectors = tile.max_vectors;
+  return vectors;
+}
+
+}  // namespace
+
+KSplit SplitK(int64_t k, Compute compute) {
+  const int64_t most =
+      compute == Compute::kBF16 ? 2 * kKBlockWords : kKBlockWords;
+  const int64_t block = EvenPiece(k, most, kKAlign);
+  return {block, std::max<int64_t>(1, CeilDiv(k, block))};
+}
+
+Plan MakePlan(const PlanInput& input, const Tile& tile) {
+  Plan plan;
+  const KSplit split = SplitK(input.k, tile.compute);
+  plan.k_block = split.k_block;
+  plan.num_k_blocks = split.num_k_blocks;
+  plan.tile_vectors = TileVectors(input.m, tile);
+  const int most_rows = tile.rows[plan.tile_vectors];
+  // Up to four panels of rows are made even; with more, a short last panel
+  // costs less than rows left empty in all of them.
+  plan.tile_rows = most_rows;
+  if (input.m <= 4 * most_rows) {
+    plan.tile_rows = static_cast<int>(
+        EvenPiece(std::max<int64_t>(1, input.m), most_rows, 1));
+  }
+  const int64_t columns = plan.tile_vectors * kLanes;
+  plan.m_block = EvenPiece(input.m, kMBlock, plan.tile_rows);
+  plan.n_block = EvenPiece(input.n, kNBlock, columns);
+  plan.m_task =
+      EvenPiece(std::min(plan.m_block, input.m), kMTask, plan.tile_rows);
+  plan.n_task = EvenPiece(std::min(plan.n_block, input.n), kNTask, columns);
+
+  const int64_t words = tile.words(std::min(plan.k_block, input.k));
+  const int64_t a_panels =
+      CeilDiv(std::min(plan.m_block, input.m), plan.tile_rows);
+  const int64_t b_panels = CeilDiv(std::min(plan.n_block, input.n), kLanes);
+  plan.a_bytes = RoundUp(a_panels * words * tile.a_pitch * 4, 64);
+  if (input.pack_b) plan.b_bytes = b_panels * words * kLanes * 4;
+  if (input.needs_partial && plan.num_k_blocks > 1) {
+    plan.partial_bytes =
+        RoundUp(std::min(plan.m_block, input.m) * b_panels * kLanes * 4, 64);
+  }
+  return plan;
+}
+
+std::string ToString(const Plan& plan) {
+  return absl::StrCat("k ", plan.num_k_blocks, "x", plan.k_block, " tile ",
+                      plan.tile_rows, "x", plan.tile_vectors * kLanes,
+                      " block ", plan.m_block, "x", plan.n_block, " task ",
+                      plan.m_task, "x", plan.n_task, " workspace ",
+                      plan.workspace_bytes(), " B");
+}
+
+}  // namespace espalier::gemm

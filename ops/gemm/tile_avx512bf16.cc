@@ -1,0 +1,89 @@
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "espalier/ops/gemm/internal/finish.h"
+#include "espalier/ops/gemm/internal/tiles.h"
+
+namespace espalier::gemm {
+namespace {
+
+struct Simd {
+  using Vec = __m512;
+  static constexpr int kWidth = 16;
+  static Vec Zero() { return _mm512_setzero_ps(); }
+  static Vec Load(const uint32_t* p) { return _mm512_loadu_ps(p); }
+  static Vec Broadcast(const uint32_t* p) {
+    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*p)));
+  }
+  static Vec Dot(Vec acc, Vec a, Vec b) {
+    return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a),
+                            reinterpret_cast<__m512bh>(b));
+  }
+  static Vec LoadF32(const float* p) { return _mm512_loadu_ps(p); }
+  static void StoreF32(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+  static Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+};
+
+#include "espalier/ops/gemm/internal/run-inl.h"
+#include "espalier/ops/gemm/internal/tile_avx512-inl.h"
+
+// A word is the pair (k, k + 1).
+struct Bf16PairSource {
+  using Element = uint16_t;
+  static constexpr int64_t kStep = 2;
+  static int64_t Offset(int64_t word) { return 2 * word; }
+  static int64_t Words(int64_t num_k) { return (num_k + 1) / 2; }
+  static __m512i Row(const Element* row, int64_t left) {
+    const __mmask32 mask =
+        left >= 32 ? 0xffffffffu : static_cast<__mmask32>((1u << left) - 1u);
+    return _mm512_maskz_loadu_epi16(mask, row);
+  }
+  static __m512i Column(const Element* at, int64_t k_stride, int64_t left,
+                        __mmask16 mask) {
+    const __m512i low =
+        _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, at));
+    if (left < 2) return low;
+    return _mm512_or_si512(
+        low, WidenBf16(_mm256_maskz_loadu_epi16(mask, at + k_stride)));
+  }
+};
+
+struct F32PairSource {
+  using Element = uint32_t;
+  static constexpr int64_t kStep = 2;
+  static int64_t Offset(int64_t word) { return 2 * word; }
+  static int64_t Words(int64_t num_k) { return (num_k + 1) / 2; }
+  static __m256i Round(__m512i x) {
+    return reinterpret_cast<__m256i>(
+        _mm512_cvtneps_pbh(_mm512_castsi512_ps(x)));
+  }
+  static __m512i Row(const Element* row, int64_t left) {
+    const __m512i low = F32Source::Row(row, left);
+    const __m512i high = left > 16 ? F32Source::Row(row + 16, left - 16)
+                                   : _mm512_setzero_si512();
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+        _mm512_castsi512_ps(high), _mm512_castsi512_ps(low)));
+  }
+  static __m512i Column(const Element* at, int64_t k_stride, int64_t left,
+                        __mmask16 mask) {
+    const __m512i low =
+        _mm512_cvtepu16_epi32(Round(_mm512_maskz_loadu_epi32(mask, at)));
+    if (left < 2) return low;
+    return _mm512_or_si512(
+        low, WidenBf16(Round(_mm512_maskz_loadu_epi32(mask, at + k_stride))));
+  }
+};
+
+void Pack(const PackArgs& args) {
+  if (args.operand.dtype == kBF16) return PackWith<Bf16PairSource>(args);
+  PackWith<F32PairSource>(args);
+}
+
+}  // namespace
+
+const Tile kTileAvx512Bf16 = {
+    Isa::kAvx512Bf16,  Compute::kBF16, 2,    1,  kPitch, 4,
+    {0, 14, 14, 8, 6}, Pack,           Pack, Run};
+
+}  // namespace espalier::gemm
