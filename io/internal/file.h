@@ -1,0 +1,72 @@
+#ifndef ESPALIER_IO_INTERNAL_FILE_H_
+#define ESPALIER_IO_INTERNAL_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace espalier::internal {
+
+// Tells whether a file is still the one that was looked at.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t size = 0;
+  int64_t modified_ns = 0;
+
+  bool SameFile(const FileIdentity& other) const {
+    return device == other.device && inode == other.inode;
+  }
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+// The Status of errno: "cannot <what> <path>: <reason>".
+absl::Status SystemError(absl::string_view what, absl::string_view path);
+
+absl::StatusOr<FileIdentity> IdentityOf(const std::string& path);
+
+// A regular file, read by position. Closes itself.
+class ReadableFile {
+ public:
+  static absl::StatusOr<ReadableFile> Open(const std::string& path);
+  ~ReadableFile();
+  ReadableFile(ReadableFile&& other) noexcept;
+  ReadableFile& operator=(ReadableFile&&) = delete;
+
+  const std::string& path() const { return path_; }
+  const FileIdentity& identity() const { return identity_; }
+  int64_t size() const { return identity_.size; }
+
+  // Fills `bytes` from `offset` on. Fails, naming file and offset, on a read
+  // error and where the file ends early (DATA_LOSS).
+  absl::Status ReadAt(int64_t offset, absl::Span<uint8_t> bytes) const;
+
+ private:
+  ReadableFile(std::string path, int file, const FileIdentity& identity);
+
+  std::string path_;
+  int file_;
+  FileIdentity identity_;
+};
+
+// The whole file. Fails where it is longer than `max_bytes`.
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
+                                          int64_t max_bytes);
+
+// "dir/name", without doubling a slash.
+std::string JoinPath(absl::string_view dir, absl::string_view name);
+
+// The part behind the last slash.
+absl::string_view BaseName(absl::string_view path);
+
+// Whether `name` names a file inside a folder, and nothing else: no slash, no
+// backslash, no drive, no NUL, not "." or "..".
+bool IsBareFileName(absl::string_view name);
+
+}  // namespace espalier::internal
+
+#endif  // ESPALIER_IO_INTERNAL_FILE_H_
