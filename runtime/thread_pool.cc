@@ -48,6 +48,21 @@ void Pause() {
 #endif
 }
 
+// Moves the calling thread to any other CPU that it may use. In a virtual
+// machine the kernel takes a halted CPU for one that the host has preempted,
+// and queues a woken thread on the CPU of the waker, behind it, for up to 5 ms.
+void LeaveThisCpu() {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return;
+  cpu_set_t others = usable;
+  CPU_CLR(static_cast<size_t>(sched_getcpu()), &others);
+  if (CPU_COUNT(&others) == 0) return;
+  if (sched_setaffinity(0, sizeof(others), &others) == 0) {
+    sched_setaffinity(0, sizeof(usable), &usable);
+  }
+}
+
 // One wait: pauses, then pauses and yields, then says that it is enough.
 class Backoff {
  public:
@@ -157,6 +172,7 @@ class ThreadPool::Impl {
 
   alignas(64) std::atomic<int> num_parked_{0};
   std::atomic<bool> owner_parked_{false};
+  std::atomic<int> owner_cpu_{-1};  // of the owner when it last woke workers
   std::atomic<bool> stopping_{false};
   Mutex park_mutex_;
   CondVar work_arrived_;
@@ -251,11 +267,16 @@ void ThreadPool::Impl::WaitForWork(uint64_t seen) {
     if (!idle(gate)) return;
     if ((gate & kPark) != 0 || !backoff.Turn()) break;
   }
-  MutexLock lock(park_mutex_);
-  num_parked_.fetch_add(1);
-  // Pairs with WakeWorkers: either it sees the count or this sees the gate.
-  while (idle(gate_.load())) work_arrived_.Wait(park_mutex_);
-  num_parked_.fetch_sub(1);
+  {
+    MutexLock lock(park_mutex_);
+    num_parked_.fetch_add(1);
+    // Pairs with WakeWorkers: either it sees the count or this sees the gate.
+    while (idle(gate_.load())) work_arrived_.Wait(park_mutex_);
+    num_parked_.fetch_sub(1);
+  }
+  if (sched_getcpu() == owner_cpu_.load(std::memory_order_relaxed)) {
+    LeaveThisCpu();
+  }
 }
 
 bool ThreadPool::Impl::InRegion() const {
@@ -334,12 +355,12 @@ void ThreadPool::Impl::WakeWorkers(int wanted) {
   const int num_parked = num_parked_.load();
   const int num_awake = num_threads_ - 1 - num_parked;
   if (num_parked == 0 || wanted <= num_awake) return;
-  MutexLock lock(park_mutex_);
-  if (wanted - num_awake >= num_parked) {
-    work_arrived_.NotifyAll();
-    return;
+  owner_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
+  {
+    MutexLock lock(park_mutex_);
+    for (int i = num_awake; i < wanted; ++i) work_arrived_.NotifyOne();
   }
-  for (int i = num_awake; i < wanted; ++i) work_arrived_.NotifyOne();
+  sched_yield();
 }
 
 void ThreadPool::Impl::WaitForWorkers() {
