@@ -48,9 +48,11 @@ if(ESPALIER_BENCHES)
   find_package(benchmark QUIET)
   if(benchmark_FOUND AND EXISTS "${CMAKE_SOURCE_DIR}/tests/bench/bench_main.cc")
     add_custom_target(benches)
-    add_library(espalier_bench_support STATIC
-      "${CMAKE_SOURCE_DIR}/tests/bench/ceilings.cc"
-      "${CMAKE_SOURCE_DIR}/tests/bench/bench_main.cc")
+    file(GLOB bench_sources CONFIGURE_DEPENDS
+         "${CMAKE_SOURCE_DIR}/tests/bench/*.cc")
+    list(FILTER bench_sources EXCLUDE REGEX "_(test|bench)\\.cc$")
+    espalier_isa_sources(bench_sources)
+    add_library(espalier_bench_support STATIC ${bench_sources})
     espalier_include_root(espalier_bench_support tests)
     target_link_libraries(espalier_bench_support PUBLIC espalier_runtime
       benchmark::benchmark PRIVATE espalier_flags)
@@ -60,6 +62,11 @@ if(ESPALIER_BENCHES)
       foreach(bench ${benches})
         espalier_bench(${bench} LIBS espalier_${room} espalier_bench_support)
       endforeach()
+    endforeach()
+    file(GLOB_RECURSE cross_benches CONFIGURE_DEPENDS
+         "${CMAKE_SOURCE_DIR}/tests/*_bench.cc")
+    foreach(bench ${cross_benches})
+      espalier_bench(${bench} LIBS espalier_train espalier_bench_support)
     endforeach()
   else()
     message(STATUS "Google Benchmark not found: no benchmarks")
