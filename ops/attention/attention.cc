@@ -1,0 +1,131 @@
+#include "espalier/ops/attention/attention.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "espalier/autograd/node.h"
+#include "espalier/ops/attention/internal/kernels.h"
+#include "espalier/runtime/kernel.h"
+
+namespace espalier {
+
+namespace {
+
+using attention::Mask;
+using CuSeqlens = std::shared_ptr<const std::vector<int32_t>>;
+
+constexpr Kernel<attention::ForwardArgs> kForward[] = {
+    {kCpu, kF64, attention::ForwardRef},
+    {kCpu, kF32, attention::ForwardCpuF32},
+    {kCpu, kBF16, attention::ForwardCpuBF16},
+};
+constexpr Kernel<attention::BackwardArgs> kBackward[] = {
+    {kCpu, kF64, attention::BackwardRef},
+    {kCpu, kF32, attention::BackwardCpuF32},
+    {kCpu, kBF16, attention::BackwardCpuBF16},
+};
+
+DType WideOf(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
+
+struct AttentionNode final : autograd::Node {
+  absl::string_view name() const override { return "attention"; }
+  void ForEachSaved(SavedVisitor visit) override {
+    visit("q", q);
+    visit("k", k);
+    visit("v", v);
+    visit("sinks", sinks);
+    visit("o", o);
+    visit("lse", lse);
+  }
+  std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
+    const Tensor& dout = dys[0];
+    Tensor dq = needs_grad(0) ? EmptyLike(q) : Tensor();
+    Tensor dk = needs_grad(1) ? EmptyLike(k) : Tensor();
+    Tensor dv = needs_grad(2) ? EmptyLike(v) : Tensor();
+    Tensor dsinks = needs_grad(3) ? EmptyLike(sinks) : Tensor();
+    Launch("attention.backward", kBackward, dout,
+           attention::BackwardArgs{dout.view(), q.view(), k.view(), v.view(),
+                                   sinks.view(), o.view(), lse.view(),
+                                   cu_seqlens, mask, dq.view(), dk.view(),
+                                   dv.view(), dsinks.view()},
+           {&dout, &q, &k, &v, &sinks, &o, &lse}, {&dq, &dk, &dv, &dsinks});
+    return {std::move(dq), std::move(dk), std::move(dv), std::move(dsinks)};
+  }
+  Tensor q, k, v, sinks;  // [T, N, Dqk], [T, G, Dqk], [T, G, Dv], [N]
+  Tensor o, lse;          // [T, N, Dv], [N, T]
+  CuSeqlens cu_seqlens;
+  Mask mask;
+};
+
+void CheckShapes(const Tensor& q, const Tensor& k, const Tensor& v) {
+  ESPALIER_CHECK(q.ndim() == 3 && q.is_contiguous(), "q is ", ToString(q));
+  ESPALIER_CHECK(k.ndim() == 3 && k.is_contiguous() && k.dim(0) == q.dim(0) &&
+                     k.dim(2) == q.dim(2) && k.dtype() == q.dtype(),
+                 "k is ", ToString(k), " for q ", ToString(q));
+  ESPALIER_CHECK(v.ndim() == 3 && v.is_contiguous() && v.dim(0) == k.dim(0) &&
+                     v.dim(1) == k.dim(1) && v.dtype() == q.dtype(),
+                 "v is ", ToString(v), " for k ", ToString(k));
+  ESPALIER_CHECK(k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0, q.dim(1),
+                 " query heads for ", k.dim(1), " key/value heads");
+}
+
+void CheckSinks(const Variable& sinks, const Tensor& q) {
+  if (!sinks) return;
+  const Tensor& value = sinks.value();
+  ESPALIER_CHECK(
+      value.shape() == Shape{q.dim(1)} && value.is_contiguous() &&
+          (value.dtype() == q.dtype() || value.dtype() == WideOf(q.dtype())),
+      "sinks are ", ToString(value), " for q ", ToString(q));
+}
+
+void CheckBoundaries(const CuSeqlens& cu_seqlens, int64_t num_tokens) {
+  ESPALIER_CHECK(cu_seqlens != nullptr && !cu_seqlens->empty(),
+                 "attention needs cu_seqlens");
+  const std::vector<int32_t>& at = *cu_seqlens;
+  ESPALIER_CHECK(at.front() == 0, "cu_seqlens starts at ", at.front());
+  for (size_t i = 1; i < at.size(); ++i) {
+    ESPALIER_CHECK(at[i - 1] <= at[i], "cu_seqlens falls from ", at[i - 1],
+                   " to ", at[i], " at entry ", i);
+  }
+  ESPALIER_CHECK(at.back() == num_tokens, "cu_seqlens ends at ", at.back(),
+                 " for ", num_tokens, " tokens");
+}
+
+}  // namespace
+
+Variable Attention(const Variable& q, const Variable& k, const Variable& v,
+                   const AttentionOptions& options, const Variable& sinks) {
+  const Tensor& qv = q.value();
+  CheckShapes(qv, k.value(), v.value());
+  CheckSinks(sinks, qv);
+  CheckBoundaries(options.cu_seqlens, qv.dim(0));
+  ESPALIER_CHECK(options.window >= 0, "window is ", options.window);
+  ESPALIER_CHECK(options.soft_cap >= 0, "soft_cap is ", options.soft_cap);
+  auto node = std::make_unique<AttentionNode>();
+  node->q = qv;
+  node->k = k.value();
+  node->v = v.value();
+  if (sinks) node->sinks = sinks.value();
+  node->cu_seqlens = options.cu_seqlens;
+  node->mask.causal = options.causal;
+  node->mask.window = options.window;
+  node->mask.soft_cap = options.soft_cap;
+  node->mask.scale =
+      options.scale.value_or(1 / std::sqrt(static_cast<double>(qv.dim(2))));
+  Tensor o = Tensor::Empty(qv.device(), {qv.dim(0), qv.dim(1), node->v.dim(2)},
+                           qv.dtype());
+  Tensor lse =
+      Tensor::Empty(qv.device(), {qv.dim(1), qv.dim(0)}, WideOf(qv.dtype()));
+  Launch("attention", kForward, qv,
+         attention::ForwardArgs{qv.view(), node->k.view(), node->v.view(),
+                                node->sinks.view(), node->cu_seqlens,
+                                node->mask, o.view(), lse.view()},
+         {&qv, &node->k, &node->v, &node->sinks}, {&o, &lse});
+  node->o = o;
+  node->lse = std::move(lse);
+  return autograd::Record(std::move(o), std::move(node), {&q, &k, &v, &sinks});
+}
+
+}  // namespace espalier

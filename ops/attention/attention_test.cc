@@ -1,0 +1,235 @@
+#include "espalier/ops/attention/attention.h"
+
+#include <limits>
+#include <string>
+
+#include "espalier/autograd/backward.h"
+#include "espalier/runtime/guard.h"
+#include "espalier/tests/support/op_check.h"
+
+namespace espalier {
+namespace {
+
+std::shared_ptr<const std::vector<int32_t>> Documents(
+    const std::vector<int32_t>& lengths) {
+  auto at = std::make_shared<std::vector<int32_t>>(1, 0);
+  for (const int32_t length : lengths) at->push_back(at->back() + length);
+  return at;
+}
+
+// q, k, v and, when given, sinks.
+test::Fn Bind(const AttentionOptions& options) {
+  return [options](const std::vector<Variable>& in) {
+    return Attention(in[0], in[1], in[2], options,
+                     in.size() > 3 ? in[3] : Variable());
+  };
+}
+
+struct Case {
+  std::string name;
+  std::vector<int32_t> lengths;
+  int64_t num_heads, num_groups, qk_width, v_width;
+  bool causal;
+  int64_t window;
+  bool sinks;
+  double soft_cap;
+};
+
+AttentionOptions OptionsOf(const Case& c) {
+  AttentionOptions options;
+  options.cu_seqlens = Documents(c.lengths);
+  options.causal = c.causal;
+  options.window = c.window;
+  options.soft_cap = c.soft_cap;
+  return options;
+}
+
+std::vector<Shape> ShapesOf(const Case& c) {
+  const int64_t t = OptionsOf(c).cu_seqlens->back();
+  std::vector<Shape> shapes = {{t, c.num_heads, c.qk_width},
+                               {t, c.num_groups, c.qk_width},
+                               {t, c.num_groups, c.v_width}};
+  if (c.sinks) shapes.push_back({c.num_heads});
+  return shapes;
+}
+
+std::vector<Variable> InputsOf(const Case& c) {
+  std::vector<Variable> inputs;
+  for (const Shape& shape : ShapesOf(c)) {
+    inputs.push_back(test::Normal(shape, inputs.size() + 1));
+  }
+  return inputs;
+}
+
+const Case kSmall[] = {
+    {"plain", {1, 5, 3}, 1, 1, 4, 4, true, 0, false, 0},
+    {"gqa", {1, 5, 3}, 6, 2, 4, 3, true, 0, false, 0},
+    {"empty documents", {0, 4, 0, 0, 3, 0}, 2, 1, 3, 5, true, 0, false, 0},
+    {"window", {7, 2}, 2, 1, 4, 4, true, 3, false, 0},
+    {"both ways", {1, 5, 3}, 2, 2, 3, 2, false, 0, false, 0},
+    {"both ways, window", {6, 1}, 2, 2, 3, 2, false, 2, true, 0},
+    {"sinks", {1, 5, 3}, 4, 2, 4, 3, true, 0, true, 0},
+    {"all", {1, 5, 3}, 4, 2, 4, 3, true, 2, true, 1.5},
+};
+
+// Several tiles and ragged edges.
+const Case kLarge[] = {
+    {"tiles", {70, 1, 200, 64, 3}, 4, 2, 24, 40, true, 0, false, 0},
+    {"tiles, all", {33, 150}, 3, 1, 33, 17, true, 50, true, 2.0},
+    {"tiles, both ways", {131, 2}, 2, 2, 16, 16, false, 0, true, 0},
+    {"tiles, both ways, window", {190}, 2, 1, 20, 8, false, 40, false, 0},
+    {"one token", {1}, 2, 1, 128, 128, true, 0, false, 0},
+    {"no tokens", {}, 2, 1, 8, 8, true, 0, true, 0},
+};
+
+class AttentionTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Targets, AttentionTest,
+                         ::testing::ValuesIn(test::Targets(2e-5, 4e-2)),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(AttentionTest, MatchesF64Reference) {
+  for (const Case& c : kSmall) {
+    EXPECT_TRUE(
+        test::MatchesReference(Bind(OptionsOf(c)), GetParam(), ShapesOf(c)))
+        << c.name;
+  }
+  for (const Case& c : kLarge) {
+    EXPECT_TRUE(
+        test::MatchesReference(Bind(OptionsOf(c)), GetParam(), ShapesOf(c)))
+        << c.name;
+  }
+}
+
+TEST_P(AttentionTest, LargeScoresStayFinite) {
+  const Case c = {"large", {40}, 1, 1, 8, 8, true, 0, false, 0};
+  AttentionOptions options = OptionsOf(c);
+  options.scale = 200;
+  const Variable o =
+      Bind(options)(InputsOf({"", {40}, 1, 1, 8, 8, true, 0, false, 0}));
+  for (const double value : ToDoubles(o.value())) {
+    EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST_P(AttentionTest, SameBitsForAllThreads) {
+  for (const Case& c : kLarge) {
+    EXPECT_TRUE(test::SameBitsForAllThreads(Bind(OptionsOf(c)), GetParam(),
+                                            ShapesOf(c)))
+        << c.name;
+  }
+}
+
+TEST(AttentionGradTest, MatchesCentralDifferenceInF64) {
+  for (const Case& c : kSmall) {
+    EXPECT_TRUE(test::GradCheck(Bind(OptionsOf(c)), InputsOf(c))) << c.name;
+  }
+}
+
+TEST(AttentionGradTest, FrozenInputsGetNoGradient) {
+  for (size_t frozen = 0; frozen < 4; ++frozen) {
+    std::vector<Variable> inputs = InputsOf(kSmall[6]);
+    inputs[frozen] = test::Frozen(inputs[frozen]);
+    EXPECT_TRUE(test::GradCheck(Bind(OptionsOf(kSmall[6])), inputs)) << frozen;
+  }
+}
+
+// Output, dq, dk and dv.
+std::vector<Tensor> RunOn(const test::Target& target, const Case& c,
+                          const std::vector<std::vector<double>>& values) {
+  Device& device = test::ContextFor(target.isa, 2).cpu();
+  std::vector<Variable> leaves;
+  const std::vector<Shape> shapes = ShapesOf(c);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    leaves.emplace_back(
+        test::FromDoubles(device, shapes[i], target.dtype, values[i]), true);
+  }
+  const Variable o = Bind(OptionsOf(c))(leaves);
+  std::vector<double> ones(static_cast<size_t>(o.value().num_elements()), 0.5);
+  autograd::Backward(o,
+                     test::FromDoubles(device, o.shape(), target.dtype, ones));
+  std::vector<Tensor> results = {o.value()};
+  for (size_t i = 0; i < 3; ++i) results.push_back(leaves[i].grad());
+  return results;
+}
+
+// Case D6: documents do not see one another, bit for bit.
+TEST_P(AttentionTest, DocumentsDoNotLeak) {
+  const Case packed = {"", {37, 51, 40}, 4, 2, 16, 8, true, 0, false, 0};
+  std::vector<std::vector<double>> values;
+  for (const Variable& input : InputsOf(packed)) {
+    values.push_back(ToDoubles(input.value()));
+  }
+  const std::vector<Tensor> before = RunOn(GetParam(), packed, values);
+  std::vector<std::vector<double>> moved = values;
+  for (size_t i = 0; i < 3; ++i) moved[i][5] += 1;  // token 0
+  const std::vector<Tensor> after = RunOn(GetParam(), packed, moved);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::vector<double> a = ToDoubles(before[i]);
+    const std::vector<double> b = ToDoubles(after[i]);
+    const size_t first = a.size() / 128 * 37;
+    EXPECT_NE(std::vector<double>(a.begin(), a.begin() + first),
+              std::vector<double>(b.begin(), b.begin() + first));
+    EXPECT_EQ(std::vector<double>(a.begin() + first, a.end()),
+              std::vector<double>(b.begin() + first, b.end()));
+  }
+  // And a document alone gives the same bits as packed.
+  const Case alone = {"", {51}, 4, 2, 16, 8, true, 0, false, 0};
+  std::vector<std::vector<double>> middle;
+  for (const std::vector<double>& v : values) {
+    const size_t row = v.size() / 128;
+    middle.emplace_back(v.begin() + 37 * row, v.begin() + 88 * row);
+  }
+  const std::vector<Tensor> single = RunOn(GetParam(), alone, middle);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::vector<double> a = ToDoubles(before[i]);
+    const size_t row = a.size() / 128;
+    EXPECT_EQ(std::vector<double>(a.begin() + 37 * row, a.begin() + 88 * row),
+              ToDoubles(single[i]));
+  }
+}
+
+std::string Refusal(const std::vector<Variable>& in,
+                    const AttentionOptions& options,
+                    const Variable& sinks = Variable()) {
+  return std::string(internal::Guard([&] {
+                       Attention(in[0], in[1], in[2], options, sinks);
+                     }).message());
+}
+
+TEST(AttentionCheckTest, NamesWhatDoesNotFit) {
+  const Variable q = test::Normal({5, 4, 8}, 1);
+  const Variable k = test::Normal({5, 2, 8}, 2);
+  AttentionOptions options;
+  EXPECT_THAT(Refusal({q, k, k}, options),
+              ::testing::HasSubstr("needs cu_seqlens"));
+  options.cu_seqlens = Documents({5});
+  EXPECT_THAT(
+      Refusal({q, test::Normal({5, 2, 7}, 2), k}, options),
+      ::testing::HasSubstr("k is f64 [5, 2, 7] on cpu for q f64 [5, 4, 8]"));
+  EXPECT_THAT(
+      Refusal({q, k, test::Normal({5, 1, 8}, 2)}, options),
+      ::testing::HasSubstr("v is f64 [5, 1, 8] on cpu for k f64 [5, 2, 8]"));
+  const Variable three = test::Normal({5, 3, 8}, 2);
+  EXPECT_THAT(Refusal({q, three, three}, options),
+              ::testing::HasSubstr("4 query heads for 3 key/value heads"));
+  EXPECT_THAT(
+      Refusal({q, k, k}, options, test::Normal({3}, 4)),
+      ::testing::HasSubstr("sinks are f64 [3] on cpu for q f64 [5, 4, 8]"));
+}
+
+TEST(AttentionCheckTest, RefusesBadBoundaries) {
+  const Variable q = test::Normal({5, 4, 8}, 1);
+  const auto with = [&](std::vector<int32_t> at) {
+    AttentionOptions options;
+    options.cu_seqlens = std::make_shared<std::vector<int32_t>>(std::move(at));
+    return Refusal({q, q, q}, options);
+  };
+  EXPECT_EQ(with({0, 0, 5, 5}), "");
+  EXPECT_THAT(with({0, 12, 8, 16}), ::testing::HasSubstr("falls from 12 to 8"));
+  EXPECT_THAT(with({0, 4}), ::testing::HasSubstr("ends at 4 for 5 tokens"));
+  EXPECT_THAT(with({1, 5}), ::testing::HasSubstr("starts at 1"));
+  EXPECT_THAT(with({}), ::testing::HasSubstr("needs cu_seqlens"));
+}
+
+}  // namespace
+}  // namespace espalier
