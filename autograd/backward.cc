@@ -1,5 +1,6 @@
 #include "espalier/autograd/backward.h"
 
+#include <memory>
 #include <queue>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ class Frontier {
  public:
   void Add(const Edge& edge, Tensor gradient) {
     if (edge.leaf != nullptr) {
-      AddToLeaf(*edge.leaf, std::move(gradient));
+      AddToLeaf(edge.leaf, std::move(gradient));
       return;
     }
     const uint64_t sequence = edge.node->sequence();
@@ -53,60 +54,114 @@ class Frontier {
     return pending;
   }
 
- private:
-  // A leaf owns its gradient alone: callers scale and clip it in place.
-  static void AddToLeaf(internal::VariableState& leaf, Tensor gradient) {
-    if (!leaf.grad && gradient.use_count() > 1) {
-      gradient = gradient.CopyTo(gradient.device());
+  // Hands the totals of this walk to the leaves.
+  void FinishLeaves() {
+    for (LeafTotal& total : leaves_) {
+      internal::Accumulate(total.leaf->grad, std::move(total.sum));
     }
-    internal::Accumulate(leaf.grad, std::move(gradient));
+  }
+
+ private:
+  struct LeafTotal {
+    std::shared_ptr<internal::VariableState> leaf;
+    Tensor sum;
+  };
+
+  void AddToLeaf(const std::shared_ptr<internal::VariableState>& leaf,
+                 Tensor gradient) {
+    const auto [it, inserted] =
+        leaf_index_.try_emplace(leaf.get(), leaves_.size());
+    if (inserted) {
+      leaves_.push_back({leaf, internal::Own(std::move(gradient))});
+      return;
+    }
+    internal::Accumulate(leaves_[it->second].sum, std::move(gradient));
   }
 
   absl::flat_hash_map<uint64_t, Pending> pending_;
   std::priority_queue<uint64_t> order_;
+  absl::flat_hash_map<const internal::VariableState*, size_t> leaf_index_;
+  std::vector<LeafTotal> leaves_;  // in the order of their first term
 };
 
-Tensor OneFor(const Variable& root) {
-  const Tensor& value = root.value();
+// Counts what is made during a walk as gradients, on every device it meets.
+class GradientScopes {
+ public:
+  void Cover(Device& device) {
+    for (const auto& [covered, scope] : scopes_) {
+      if (covered == &device) return;
+    }
+    scopes_.emplace_back(
+        &device, std::make_unique<MemoryScope>(device, MemoryTag::kGradients));
+  }
+
+ private:
+  std::vector<std::pair<Device*, std::unique_ptr<MemoryScope>>> scopes_;
+};
+
+template <typename T>
+Tensor Filled(const Tensor& like, T value) {
+  return Tensor::FromHost<T>(like.device(), like.shape(), {&value, 1});
+}
+
+Tensor OneFor(const Tensor& value) {
   ESPALIER_CHECK(value.num_elements() == 1,
-                 "backward without a cotangent from ", ToString(value.shape()));
+                 "backward without a cotangent from ", ToString(value));
   switch (value.dtype()) {
-    case kF64: {
-      const double one = 1;
-      return Tensor::FromHost<double>(value.device(), value.shape(), {&one, 1});
-    }
-    case kF32: {
-      const float one = 1;
-      return Tensor::FromHost<float>(value.device(), value.shape(), {&one, 1});
-    }
-    case kBF16: {
-      const BFloat16 one(1.0f);
-      return Tensor::FromHost<BFloat16>(value.device(), value.shape(),
-                                        {&one, 1});
-    }
+    case kF64:
+      return Filled<double>(value, 1);
+    case kF32:
+      return Filled<float>(value, 1);
+    case kBF16:
+      return Filled<BFloat16>(value, BFloat16(1.0f));
+    case kF16:
+      return Filled<Float16>(value, Float16(1.0f));
     default:
       ESPALIER_CHECK(false, "backward from ", ToString(value));
       return Tensor();
   }
 }
 
-void RunNode(Pending pending, Frontier& frontier) {
-  Node& node = *pending.node;
-  ESPALIER_CHECK(!internal::NodeAccess::Edges(node).empty(), node.name(),
-                 ": this graph was walked before");
-  const std::vector<Edge> edges = std::move(internal::NodeAccess::Edges(node));
-  internal::NodeAccess::Edges(node).clear();
-  std::vector<Tensor> gradients = node.Backward(pending.dy);
-  pending.dy.clear();
-  node.ForEachSaved([](absl::string_view, Tensor& saved) { saved = Tensor(); });
+void CheckGradients(const Node& node, const std::vector<Edge>& edges,
+                    const std::vector<Tensor>& gradients) {
   ESPALIER_CHECK(gradients.size() == edges.size(), node.name(),
                  ": backward gave ", gradients.size(), " gradients for ",
                  edges.size(), " inputs");
   for (size_t i = 0; i < edges.size(); ++i) {
+    const Edge& edge = edges[i];
+    const Tensor& gradient = gradients[i];
     ESPALIER_CHECK(
-        static_cast<bool>(gradients[i]) == static_cast<bool>(edges[i]),
-        node.name(), ": input ", i,
-        edges[i] ? " got no gradient" : " needs no gradient");
+        static_cast<bool>(gradient) == static_cast<bool>(edge), node.name(),
+        ": input ", i,
+        edge ? " got no gradient" : " needs no gradient and got one");
+    if (!edge) continue;
+    ESPALIER_CHECK(gradient.shape() == edge.shape &&
+                       gradient.dtype() == edge.dtype &&
+                       &gradient.device() == edge.device,
+                   node.name(), ": gradient of input ", i, " is ",
+                   ToString(gradient), ", expected ", ToString(edge.dtype), " ",
+                   ToString(edge.shape), " on ", ToString(edge.device->type()));
+    ESPALIER_CHECK(gradient.is_contiguous(), node.name(),
+                   ": gradient of input ", i, " is a strided view of ",
+                   ToString(gradient));
+  }
+}
+
+void RunNode(Pending pending, Frontier& frontier, GradientScopes& scopes) {
+  Node& node = *pending.node;
+  ESPALIER_CHECK(!internal::NodeAccess::Walked(node), node.name(),
+                 ": this graph was walked before");
+  internal::NodeAccess::Walked(node) = true;
+  const std::vector<Edge> edges = std::move(internal::NodeAccess::Edges(node));
+  internal::NodeAccess::Edges(node).clear();
+  for (const Edge& edge : edges) {
+    if (edge) scopes.Cover(*edge.device);
+  }
+  std::vector<Tensor> gradients = node.Backward(pending.dy);
+  pending.dy.clear();
+  node.ForEachSaved([](absl::string_view, Tensor& saved) { saved = Tensor(); });
+  CheckGradients(node, edges, gradients);
+  for (size_t i = 0; i < edges.size(); ++i) {
     if (edges[i]) frontier.Add(edges[i], std::move(gradients[i]));
   }
 }
@@ -119,21 +174,23 @@ void Backward(absl::Span<const Variable> roots,
                  cotangents.size(), " cotangents");
   const NoGrad no_grad;
   Frontier frontier;
+  GradientScopes scopes;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Variable& root = roots[i];
     if (!root.needs_grad()) continue;
-    Tensor cotangent = cotangents[i] ? cotangents[i] : OneFor(root);
-    ESPALIER_CHECK(
-        cotangent.shape() == root.shape() && cotangent.dtype() == root.dtype(),
-        "cotangent is ", ToString(cotangent), " for ", ToString(root.value()));
-    const auto& state = internal::VariableState::Of(root);
-    Edge edge{state->node, state->output, nullptr};
-    if (edge.node == nullptr) {
-      edge.leaf = state;
-    }
-    frontier.Add(edge, std::move(cotangent));
+    scopes.Cover(root.value().device());
+    Tensor cotangent = cotangents[i] ? cotangents[i] : OneFor(root.value());
+    ESPALIER_CHECK(cotangent.shape() == root.shape() &&
+                       cotangent.dtype() == root.dtype() &&
+                       &cotangent.device() == &root.value().device() &&
+                       cotangent.is_contiguous(),
+                   "cotangent is ", ToString(cotangent), " for ",
+                   ToString(root.value()));
+    frontier.Add(internal::EdgeTo(internal::VariableState::Of(root)),
+                 std::move(cotangent));
   }
-  while (!frontier.empty()) RunNode(frontier.Pop(), frontier);
+  while (!frontier.empty()) RunNode(frontier.Pop(), frontier, scopes);
+  frontier.FinishLeaves();
 }
 
 void Backward(const Variable& root, const Tensor& cotangent) {

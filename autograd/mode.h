@@ -1,7 +1,13 @@
 #ifndef ESPALIER_AUTOGRAD_MODE_H_
 #define ESPALIER_AUTOGRAD_MODE_H_
 
+#include <vector>
+
 namespace espalier {
+
+namespace autograd {
+class Node;
+}
 
 namespace internal {
 
@@ -9,37 +15,46 @@ namespace internal {
 // project.
 struct AutogradMode {
   bool grad_enabled = true;
+  // Nodes waiting for their end, while one is being destroyed.
+  std::vector<autograd::Node*>* condemned = nullptr;
 };
 AutogradMode& CurrentMode();
+
+// Sets one field of the mode for a lifetime.
+template <typename T>
+class ModeScope {
+ public:
+  ModeScope(T AutogradMode::*field, T value)
+      : field_(field), previous_(CurrentMode().*field) {
+    CurrentMode().*field = value;
+  }
+  ~ModeScope() { CurrentMode().*field_ = previous_; }
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  T AutogradMode::*const field_;
+  const T previous_;
+};
 
 }  // namespace internal
 
 // Nothing is recorded on this thread during its lifetime. Nestable.
 class NoGrad {
  public:
-  NoGrad() : previous_(internal::CurrentMode().grad_enabled) {
-    internal::CurrentMode().grad_enabled = false;
-  }
-  ~NoGrad() { internal::CurrentMode().grad_enabled = previous_; }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  NoGrad() : scope_(&internal::AutogradMode::grad_enabled, false) {}
 
  private:
-  const bool previous_;
+  internal::ModeScope<bool> scope_;
 };
 
 // Recording is on again inside a NoGrad (recomputation).
 class EnableGrad {
  public:
-  EnableGrad() : previous_(internal::CurrentMode().grad_enabled) {
-    internal::CurrentMode().grad_enabled = true;
-  }
-  ~EnableGrad() { internal::CurrentMode().grad_enabled = previous_; }
-  EnableGrad(const EnableGrad&) = delete;
-  EnableGrad& operator=(const EnableGrad&) = delete;
+  EnableGrad() : scope_(&internal::AutogradMode::grad_enabled, true) {}
 
  private:
-  const bool previous_;
+  internal::ModeScope<bool> scope_;
 };
 
 }  // namespace espalier

@@ -6,19 +6,60 @@
 #include "espalier/autograd/mode.h"
 #include "espalier/runtime/context.h"
 
-namespace espalier::autograd {
+namespace espalier {
 
-Node::~Node() {
-  std::vector<Edge> pending = std::move(edges_);
-  while (!pending.empty()) {
-    Edge edge = std::move(pending.back());
-    pending.pop_back();
-    if (edge.node != nullptr && edge.node.use_count() == 1) {
-      for (Edge& next : edge.node->edges_) pending.push_back(std::move(next));
-      edge.node->edges_.clear();
+namespace internal {
+
+namespace {
+
+// A node owns the nodes before it. The first one to go lists those that its
+// end sets free, and they go one after another.
+struct NodeDeleter {
+  void operator()(autograd::Node* node) const {
+    AutogradMode& mode = CurrentMode();
+    if (mode.condemned != nullptr) {
+      mode.condemned->push_back(node);
+      return;
     }
+    std::vector<autograd::Node*> condemned{node};
+    mode.condemned = &condemned;
+    while (!condemned.empty()) {
+      autograd::Node* const next = condemned.back();
+      condemned.pop_back();
+      delete next;
+    }
+    mode.condemned = nullptr;
   }
+};
+
+}  // namespace
+
+autograd::Edge EdgeTo(const std::shared_ptr<VariableState>& state) {
+  autograd::Edge edge;
+  edge.node = state->node;
+  edge.output = state->output;
+  if (edge.node == nullptr) edge.leaf = state;
+  edge.shape = state->value.shape();
+  edge.dtype = state->value.dtype();
+  edge.device = &state->value.device();
+  return edge;
 }
+
+std::shared_ptr<autograd::Node> NodeAccess::SetUp(
+    std::unique_ptr<autograd::Node> node, std::vector<autograd::Edge> edges,
+    uint64_t sequence, int num_outputs) {
+  for (const autograd::Edge& edge : edges) {
+    node->wanted_.push_back(static_cast<bool>(edge));
+  }
+  node->edges_ = std::move(edges);
+  node->sequence_ = sequence;
+  node->num_outputs_ = num_outputs;
+  return std::shared_ptr<autograd::Node>(node.release(), NodeDeleter());
+}
+
+}  // namespace internal
+
+namespace autograd {
 
 bool NeedsGrad(const Variable& input) {
   return internal::CurrentMode().grad_enabled && input.needs_grad();
@@ -46,21 +87,22 @@ std::vector<Variable> RecordImpl(std::vector<Tensor> values,
     const Variable& input = get(item);
     Edge& edge = edges.emplace_back();
     if (!NeedsGrad(input)) continue;
-    const auto& state = internal::VariableState::Of(input);
     wanted = true;
-    edge.node = state->node;
-    edge.output = state->output;
-    if (edge.node == nullptr) edge.leaf = state;
+    edge = internal::EdgeTo(internal::VariableState::Of(input));
   }
   if (!wanted) {
     for (Tensor& value : values) results.emplace_back(std::move(value));
     return results;
   }
   const uint64_t sequence = values.front().device().context().NextSequence();
-  std::shared_ptr<Node> shared = std::move(node);
-  internal::NodeAccess::SetUp(*shared, std::move(edges), sequence,
-                              static_cast<int>(values.size()));
+  const std::shared_ptr<Node> shared =
+      internal::NodeAccess::SetUp(std::move(node), std::move(edges), sequence,
+                                  static_cast<int>(values.size()));
   for (size_t i = 0; i < values.size(); ++i) {
+    if (!IsFloat(values[i].dtype())) {
+      results.emplace_back(std::move(values[i]));
+      continue;
+    }
     auto state = std::make_shared<internal::VariableState>();
     state->value = std::move(values[i]);
     state->needs_grad = true;
@@ -98,4 +140,5 @@ std::vector<Variable> RecordMany(std::vector<Tensor> values,
       [](const Variable& input) -> const Variable& { return input; });
 }
 
-}  // namespace espalier::autograd
+}  // namespace autograd
+}  // namespace espalier

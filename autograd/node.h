@@ -23,11 +23,14 @@ namespace autograd {
 
 class Node;
 
-// Where the gradient of a node's input goes.
+// Where the gradient of a node's input goes, and what it must look like.
 struct Edge {
   std::shared_ptr<Node> node;  // that made the input; null for a leaf
   int output = 0;              // which of the node's outputs
   std::shared_ptr<internal::VariableState> leaf;  // null unless a leaf
+  Shape shape;
+  DType dtype = kF32;
+  Device* device = nullptr;
   explicit operator bool() const { return node != nullptr || leaf != nullptr; }
 };
 
@@ -37,18 +40,21 @@ struct Edge {
 class Node {
  public:
   Node() = default;
-  // Long chains are taken apart without recursion.
-  virtual ~Node();
+  virtual ~Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   virtual absl::string_view name() const = 0;
 
-  // dy: one tensor per output, absent where no gradient arrived. Returns one
-  // gradient per input, absent where needs_grad(input) is false.
+  // dy: one tensor per output, contiguous, read-only, absent where no gradient
+  // arrived (at least one did). Returns one gradient per input, contiguous, of
+  // the input's shape and dtype, absent where needs_grad(input) is false; it
+  // may be dy itself or a view of it. Runs under NoGrad; new tensors are
+  // counted as gradients.
   virtual std::vector<Tensor> Backward(absl::Span<const Tensor> dy) = 0;
 
-  // Calls visit(name, member) for every saved tensor, absent ones included.
+  // Calls visit(name, member) for every saved tensor, absent ones included, in
+  // the same order each time.
   using SavedVisitor = absl::FunctionRef<void(absl::string_view, Tensor&)>;
   virtual void ForEachSaved(SavedVisitor visit) = 0;
 
@@ -62,10 +68,12 @@ class Node {
   std::vector<bool> wanted_;  // one per input
   uint64_t sequence_ = 0;     // order of recording
   int num_outputs_ = 1;
+  bool walked_ = false;
 };
 
 // Whether the gradient of `input` will be wanted by a node recorded now: use it
-// to decide what to save and allocate.
+// to decide what to save and allocate, never what to compute: values have the
+// same bits either way.
 bool NeedsGrad(const Variable& input);
 bool AnyNeedsGrad(std::initializer_list<const Variable*> inputs);
 
@@ -75,7 +83,7 @@ Variable Record(Tensor value, std::unique_ptr<Node> node,
                 std::initializer_list<const Variable*> inputs);
 Variable Record(Tensor value, std::unique_ptr<Node> node,
                 absl::Span<const Variable> inputs);
-// The same for several results.
+// The same for several results; those of integer dtype need no gradient.
 std::vector<Variable> RecordMany(std::vector<Tensor> values,
                                  std::unique_ptr<Node> node,
                                  absl::Span<const Variable> inputs);

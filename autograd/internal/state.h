@@ -25,6 +25,9 @@ struct VariableState {
   }
 };
 
+// Where the gradient of a variable goes that needs one.
+autograd::Edge EdgeTo(const std::shared_ptr<VariableState>& state);
+
 struct NodeAccess {
   static std::vector<autograd::Edge>& Edges(autograd::Node& node) {
     return node.edges_;
@@ -32,15 +35,12 @@ struct NodeAccess {
   static int NumOutputs(const autograd::Node& node) {
     return node.num_outputs_;
   }
-  static void SetUp(autograd::Node& node, std::vector<autograd::Edge> edges,
-                    uint64_t sequence, int num_outputs) {
-    for (const autograd::Edge& edge : edges) {
-      node.wanted_.push_back(static_cast<bool>(edge));
-    }
-    node.edges_ = std::move(edges);
-    node.sequence_ = sequence;
-    node.num_outputs_ = num_outputs;
-  }
+  static bool& Walked(autograd::Node& node) { return node.walked_; }
+  // Takes the node over for a graph. Graphs of any depth are taken apart
+  // without recursion, whatever their nodes own.
+  static std::shared_ptr<autograd::Node> SetUp(
+      std::unique_ptr<autograd::Node> node, std::vector<autograd::Edge> edges,
+      uint64_t sequence, int num_outputs);
 };
 
 }  // namespace espalier::internal

@@ -1,0 +1,118 @@
+#include "espalier/tests/support/tiny_ops.h"
+
+#include <cmath>
+#include <memory>
+
+#include "espalier/tests/support/env.h"
+
+namespace espalier::test {
+
+namespace {
+
+template <typename T>
+void ZipInto(const Tensor& a, const Tensor& b, const Tensor& result,
+             absl::FunctionRef<double(double, double)> fn) {
+  const T* const x = a.data<T>();
+  const T* const y = b ? b.data<T>() : nullptr;
+  T* const out = result.mutable_data<T>();
+  for (int64_t i = 0; i < a.num_elements(); ++i) {
+    out[i] = static_cast<T>(fn(x[i], y == nullptr ? 0 : y[i]));
+  }
+}
+
+double Times(double a, double b) { return a * b; }
+
+}  // namespace
+
+Tensor Zip(const Tensor& a, const Tensor& b,
+           absl::FunctionRef<double(double, double)> fn) {
+  Tensor result = EmptyLike(a);
+  if (a.dtype() == kF64) {
+    ZipInto<double>(a, b, result, fn);
+  } else {
+    ZipInto<float>(a, b, result, fn);
+  }
+  return result;
+}
+
+Variable TinyAdd(const Variable& a, const Variable& b) {
+  Tensor sum =
+      Zip(a.value(), b.value(), [](double x, double y) { return x + y; });
+  return autograd::Record(std::move(sum),
+                          std::make_unique<TinyNode>(
+                              "tiny_add", std::vector<Tensor>(),
+                              [](TinyNode& node, absl::Span<const Tensor> dy) {
+                                return std::vector<Tensor>{
+                                    node.needs_grad(0) ? dy[0] : Tensor(),
+                                    node.needs_grad(1) ? dy[0] : Tensor()};
+                              }),
+                          {&a, &b});
+}
+
+Variable TinyMul(const Variable& a, const Variable& b) {
+  Tensor product = Zip(a.value(), b.value(), Times);
+  return autograd::Record(
+      std::move(product),
+      std::make_unique<TinyNode>(
+          "tiny_mul",
+          std::vector<Tensor>{
+              autograd::NeedsGrad(b) ? a.value() : Tensor(),
+              autograd::NeedsGrad(a) ? b.value() : Tensor(),
+          },
+          [](TinyNode& node, absl::Span<const Tensor> dy) {
+            std::vector<Tensor> gradients(2);
+            if (node.needs_grad(0)) {
+              gradients[0] = Zip(dy[0], node.saved[1], Times);
+            }
+            if (node.needs_grad(1)) {
+              gradients[1] = Zip(dy[0], node.saved[0], Times);
+            }
+            return gradients;
+          }),
+      {&a, &b});
+}
+
+Variable TinySin(const Variable& x) {
+  Tensor y =
+      Zip(x.value(), Tensor(), [](double v, double) { return std::sin(v); });
+  return autograd::Record(
+      std::move(y),
+      std::make_unique<TinyNode>(
+          "tiny_sin", std::vector<Tensor>{x.value()},
+          [](TinyNode& node, absl::Span<const Tensor> dy) {
+            return std::vector<Tensor>{
+                Zip(dy[0], node.saved[0],
+                    [](double d, double v) { return d * std::cos(v); })};
+          }),
+      {&x});
+}
+
+std::vector<Variable> TinyFan(const Variable& x) {
+  std::vector<Tensor> values;
+  for (const double factor : {2.0, 3.0}) {
+    values.push_back(Zip(x.value(), Tensor(),
+                         [factor](double v, double) { return factor * v; }));
+  }
+  return autograd::RecordMany(
+      std::move(values),
+      std::make_unique<TinyNode>(
+          "tiny_fan", std::vector<Tensor>(),
+          [](TinyNode&, absl::Span<const Tensor> dy) {
+            const Tensor& given = dy[0] ? dy[0] : dy[1];
+            const double first = dy[0] ? 2 : 3;
+            return std::vector<Tensor>{
+                Zip(given, dy[0] ? dy[1] : Tensor(),
+                    [first](double a, double b) { return first * a + 3 * b; })};
+          }),
+      {&x, 1});
+}
+
+Variable Leaf(int64_t count, double first, bool needs_grad) {
+  Tensor values = Tensor::Empty(Cpu(), {count}, kF64);
+  for (int64_t i = 0; i < count; ++i) {
+    values.mutable_data<double>()[i] = first + static_cast<double>(i);
+  }
+  return Variable(std::move(values), needs_grad);
+}
+
+}  // namespace espalier::test
