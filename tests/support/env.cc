@@ -16,6 +16,7 @@ Context& ContextFor(Isa isa, int num_threads) {
     ContextOptions options;
     options.num_threads = num_threads;
     options.max_isa = isa;
+    options.poison_memory = true;
     context = std::move(Context::Create(options)).value();
   }
   return *context;

@@ -10,7 +10,8 @@
 
 namespace espalier::test {
 
-// Contexts of the test process, made once per (isa, threads) and kept.
+// Contexts of the test process, made once per (isa, threads) and kept. Fresh
+// and freed memory reads NaN: an element that a kernel leaves out is seen.
 Context& ContextFor(Isa isa, int num_threads);
 
 // The widest instruction set, 2 threads.

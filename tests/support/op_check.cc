@@ -3,10 +3,13 @@
 #include <cmath>
 #include <random>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/autograd/backward.h"
 #include "espalier/autograd/mode.h"
+#include "espalier/runtime/check.h"
+#include "espalier/runtime/guard.h"
 
 namespace espalier::test {
 
@@ -27,11 +30,26 @@ struct Outcome {
   std::vector<Tensor> gradients;  // absent for inputs that need none
 };
 
+// sum(got * cotangent) is what gradients are taken of. The cotangent is rounded
+// to `rounding`, so that runs in several dtypes differentiate one function.
+Tensor CotangentFor(const Tensor& value, DType rounding) {
+  const std::vector<double> values =
+      NormalValues(value.num_elements(), kCotangentSeed);
+  const Tensor rounded = FromDoubles(value.device().context().cpu(),
+                                     value.shape(), rounding, values);
+  return FromDoubles(value.device(), value.shape(), value.dtype(),
+                     ToDoubles(rounded));
+}
+
 // Runs fn on copies of the inputs on device, in dtype for floating inputs.
-Outcome RunOn(const Fn& fn, Device& device, DType dtype,
+Outcome RunOn(const Fn& fn, Device& device, DType dtype, DType rounding,
               const std::vector<Variable>& inputs) {
   std::vector<Variable> leaves;
   for (const Variable& input : inputs) {
+    if (!input) {
+      leaves.emplace_back();
+      continue;
+    }
     if (!IsFloat(input.dtype())) {
       leaves.emplace_back(input.value().ToHost().CopyTo(device));
       continue;
@@ -44,17 +62,38 @@ Outcome RunOn(const Fn& fn, Device& device, DType dtype,
   const Variable result = fn(leaves);
   outcome.value = result.value();
   if (result.needs_grad()) {
-    const std::vector<double> cotangent =
-        NormalValues(result.value().num_elements(), kCotangentSeed);
-    autograd::Backward(
-        result, FromDoubles(device, result.shape(), result.dtype(), cotangent));
+    autograd::Backward(result, CotangentFor(result.value(), rounding));
   }
-  for (const Variable& leaf : leaves) outcome.gradients.push_back(leaf.grad());
+  for (const Variable& leaf : leaves) {
+    if (!leaf) {
+      outcome.gradients.emplace_back();
+      continue;
+    }
+    ESPALIER_CHECK(
+        static_cast<bool>(leaf.grad()) ==
+            (result.needs_grad() && leaf.needs_grad()),
+        "input ", outcome.gradients.size(),
+        leaf.grad() ? " needs no gradient and got one" : " got no gradient");
+    outcome.gradients.push_back(leaf.grad());
+  }
   return outcome;
+}
+
+// The check's verdict, or the failure of what it ran.
+::testing::AssertionResult Guarded(
+    absl::FunctionRef<::testing::AssertionResult()> check) {
+  ::testing::AssertionResult result = ::testing::AssertionSuccess();
+  const absl::Status status = internal::Guard([&] { result = check(); });
+  if (status.ok()) return result;
+  return ::testing::AssertionFailure() << status.ToString();
 }
 
 ::testing::AssertionResult Near(const Tensor& got, const Tensor& want,
                                 double tolerance, const std::string& what) {
+  if (!got || !want) {
+    return ::testing::AssertionFailure() << what << " is " << ToString(got)
+                                         << ", expected " << ToString(want);
+  }
   if (got.shape() != want.shape()) {
     return ::testing::AssertionFailure()
            << what << " is " << ToString(got.shape()) << ", expected "
@@ -63,6 +102,7 @@ Outcome RunOn(const Fn& fn, Device& device, DType dtype,
   const std::vector<double> g = ToDoubles(got);
   const std::vector<double> w = ToDoubles(want);
   for (size_t i = 0; i < g.size(); ++i) {
+    // Written so that NaN is never near; equal infinities are.
     if (std::abs(g[i] - w[i]) <= tolerance * (1 + std::abs(w[i]))) continue;
     if (g[i] == w[i]) continue;
     return ::testing::AssertionFailure()
@@ -74,6 +114,14 @@ Outcome RunOn(const Fn& fn, Device& device, DType dtype,
 
 ::testing::AssertionResult SameBits(const Tensor& a, const Tensor& b,
                                     const std::string& what) {
+  if (static_cast<bool>(a) != static_cast<bool>(b)) {
+    return ::testing::AssertionFailure() << what << " is present once only";
+  }
+  if (!a) return ::testing::AssertionSuccess();
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) {
+    return ::testing::AssertionFailure()
+           << what << " is " << ToString(a) << ", expected " << ToString(b);
+  }
   const Tensor x = a.ToHost();
   const Tensor y = b.ToHost();
   const std::string_view xs(static_cast<const char*>(x.view().pointer),
@@ -136,51 +184,68 @@ Variable Normal(const Shape& shape, uint64_t seed) {
 
 Variable Frozen(const Variable& variable) { return variable.Detach(); }
 
-::testing::AssertionResult GradCheck(const Fn& fn, std::vector<Variable> inputs,
-                                     double rtol, double atol) {
-  for (Variable& input : inputs) {
-    if (input) input = Variable(input.value(), input.needs_grad());
-  }
-  const Variable result = fn(inputs);
-  const std::vector<double> cotangent =
-      NormalValues(result.value().num_elements(), kCotangentSeed);
-  autograd::Backward(result, FromDoubles(result.value().device(),
-                                         result.shape(), kF64, cotangent));
+namespace {
+
+// The gradient of one input, element by element, against central differences.
+::testing::AssertionResult CheckInput(const Fn& fn,
+                                      const std::vector<Variable>& inputs,
+                                      size_t input,
+                                      const std::vector<double>& cotangent,
+                                      double rtol, double atol) {
   constexpr double kStep = 1e-6;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i]) continue;
-    if (!inputs[i].needs_grad()) {
-      if (inputs[i].grad()) {
-        return ::testing::AssertionFailure()
-               << "input " << i << " needs no gradient and got one";
-      }
-      continue;
-    }
-    if (inputs[i].value().num_elements() == 0) continue;
-    if (!inputs[i].grad()) {
-      return ::testing::AssertionFailure() << "input " << i << " got none";
-    }
-    const std::vector<double> got = ToDoubles(inputs[i].grad());
-    for (size_t e = 0; e < got.size(); ++e) {
-      const double want = (Shifted(fn, inputs, i, e, kStep, cotangent) -
-                           Shifted(fn, inputs, i, e, -kStep, cotangent)) /
-                          (2 * kStep);
-      if (std::abs(got[e] - want) > atol + rtol * std::abs(want)) {
-        return ::testing::AssertionFailure()
-               << "gradient of input " << i << " element " << e << " is "
-               << got[e] << ", central difference " << want;
-      }
-    }
+  const Variable& leaf = inputs[input];
+  if (!leaf.needs_grad()) {
+    if (!leaf.grad()) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure()
+           << "input " << input << " needs no gradient and got one";
+  }
+  if (!leaf.grad()) {
+    return ::testing::AssertionFailure()
+           << "input " << input << " got no gradient";
+  }
+  const std::vector<double> got = ToDoubles(leaf.grad());
+  for (size_t e = 0; e < got.size(); ++e) {
+    const double want = (Shifted(fn, inputs, input, e, kStep, cotangent) -
+                         Shifted(fn, inputs, input, e, -kStep, cotangent)) /
+                        (2 * kStep);
+    // Written so that NaN fails.
+    if (std::abs(got[e] - want) <= atol + rtol * std::abs(want)) continue;
+    return ::testing::AssertionFailure()
+           << "gradient of input " << input << " element " << e << " is "
+           << got[e] << ", central difference " << want;
   }
   return ::testing::AssertionSuccess();
 }
 
-::testing::AssertionResult MatchesReference(
-    const Fn& fn, const Target& target, const std::vector<Variable>& inputs) {
+}  // namespace
+
+::testing::AssertionResult GradCheck(const Fn& fn, std::vector<Variable> inputs,
+                                     double rtol, double atol) {
+  return Guarded([&] {
+    for (Variable& input : inputs) {
+      if (input) input = Variable(input.value(), input.needs_grad());
+    }
+    const Variable result = fn(inputs);
+    const Tensor cotangent = CotangentFor(result.value(), kF64);
+    autograd::Backward(result, cotangent);
+    const std::vector<double> weights = ToDoubles(cotangent);
+    auto verdict = ::testing::AssertionSuccess();
+    for (size_t i = 0; verdict && i < inputs.size(); ++i) {
+      if (!inputs[i]) continue;
+      verdict = CheckInput(fn, inputs, i, weights, rtol, atol);
+    }
+    return verdict;
+  });
+}
+
+namespace {
+
+::testing::AssertionResult NearReference(const Fn& fn, const Target& target,
+                                         const std::vector<Variable>& inputs) {
   Device& device = ContextFor(target.isa, 2).cpu();
   std::vector<Variable> rounded;
   for (const Variable& input : inputs) {
-    if (!IsFloat(input.dtype())) {
+    if (!input || !IsFloat(input.dtype())) {
       rounded.push_back(input);
       continue;
     }
@@ -190,23 +255,16 @@ Variable Frozen(const Variable& variable) { return variable.Detach(); }
         FromDoubles(Cpu(), input.shape(), kF64, ToDoubles(low)),
         input.needs_grad());
   }
-  const Outcome want = RunOn(fn, Cpu(), kF64, rounded);
-  const Outcome got = RunOn(fn, device, target.dtype, rounded);
+  const Outcome want = RunOn(fn, Cpu(), kF64, target.dtype, rounded);
+  const Outcome got = RunOn(fn, device, target.dtype, target.dtype, rounded);
   auto result = Near(got.value, want.value, target.tolerance, "value");
   for (size_t i = 0; result && i < inputs.size(); ++i) {
-    if (static_cast<bool>(got.gradients[i]) !=
-        static_cast<bool>(want.gradients[i])) {
-      return ::testing::AssertionFailure()
-             << "gradient of input " << i << " present in one dtype only";
-    }
-    if (!got.gradients[i]) continue;
+    if (!got.gradients[i] && !want.gradients[i]) continue;
     result = Near(got.gradients[i], want.gradients[i], target.tolerance,
                   absl::StrCat("gradient of input ", i));
   }
   return result;
 }
-
-namespace {
 
 std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
   std::vector<Variable> inputs;
@@ -218,6 +276,11 @@ std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
 
 }  // namespace
 
+::testing::AssertionResult MatchesReference(
+    const Fn& fn, const Target& target, const std::vector<Variable>& inputs) {
+  return Guarded([&] { return NearReference(fn, target, inputs); });
+}
+
 ::testing::AssertionResult MatchesReference(const Fn& fn, const Target& target,
                                             const std::vector<Shape>& shapes) {
   return MatchesReference(fn, target, NormalInputs(shapes));
@@ -225,22 +288,25 @@ std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
 
 ::testing::AssertionResult SameBitsForAllThreads(
     const Fn& fn, const Target& target, const std::vector<Shape>& shapes) {
-  const std::vector<Variable> inputs = NormalInputs(shapes);
-  const Outcome want =
-      RunOn(fn, ContextFor(target.isa, 1).cpu(), target.dtype, inputs);
-  for (const int threads : {2, 3, 7}) {
-    const Outcome got =
-        RunOn(fn, ContextFor(target.isa, threads).cpu(), target.dtype, inputs);
-    const std::string where = absl::StrCat(" at ", threads, " threads");
-    auto result = SameBits(got.value, want.value, "value" + where);
-    for (size_t i = 0; result && i < inputs.size(); ++i) {
-      if (!want.gradients[i]) continue;
-      result = SameBits(got.gradients[i], want.gradients[i],
-                        absl::StrCat("gradient of input ", i, where));
+  return Guarded([&] {
+    const std::vector<Variable> inputs = NormalInputs(shapes);
+    const auto run = [&](int threads) {
+      return RunOn(fn, ContextFor(target.isa, threads).cpu(), target.dtype,
+                   target.dtype, inputs);
+    };
+    const Outcome want = run(1);
+    auto result = ::testing::AssertionSuccess();
+    for (const int threads : {2, 3, 7}) {
+      const Outcome got = run(threads);
+      const std::string where = absl::StrCat(" at ", threads, " threads");
+      if (result) result = SameBits(got.value, want.value, "value" + where);
+      for (size_t i = 0; result && i < inputs.size(); ++i) {
+        result = SameBits(got.gradients[i], want.gradients[i],
+                          absl::StrCat("gradient of input ", i, where));
+      }
     }
-    if (!result) return result;
-  }
-  return ::testing::AssertionSuccess();
+    return result;
+  });
 }
 
 }  // namespace espalier::test

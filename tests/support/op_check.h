@@ -25,6 +25,9 @@ Variable Frozen(const Variable& variable);
 Tensor FromDoubles(Device& device, const Shape& shape, DType dtype,
                    const std::vector<double>& values);
 
+// Every check here fails, and names the place, on NaN and on a Failure inside
+// fn. Inputs may be absent (optional operands) or of integer dtype.
+
 // Gradients of sum(fn(inputs) * random cotangent) against central differences
 // in f64 (step 1e-6), for every input that needs one; inputs that need none
 // must get none. |got - want| <= atol + rtol * |want|.
@@ -32,7 +35,7 @@ Tensor FromDoubles(Device& device, const Shape& shape, DType dtype,
                                      double rtol = 1e-6, double atol = 1e-7);
 
 // Value and gradients of fn on target against the f64 reference on the same,
-// already rounded, inputs; inputs are standard normal.
+// already rounded, inputs and cotangent; inputs are standard normal.
 ::testing::AssertionResult MatchesReference(const Fn& fn, const Target& target,
                                             const std::vector<Shape>& shapes);
 // The same on given f64 inputs.
