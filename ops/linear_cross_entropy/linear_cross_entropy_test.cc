@@ -1,0 +1,212 @@
+#include "espalier/ops/linear_cross_entropy/linear_cross_entropy.h"
+
+#include <cmath>
+#include <string>
+
+#include "espalier/autograd/backward.h"
+#include "espalier/autograd/mode.h"
+#include "espalier/runtime/guard.h"
+#include "espalier/tests/support/op_check.h"
+
+namespace espalier {
+namespace {
+
+struct Case {
+  std::string name;
+  int64_t num_tokens, width, vocab;
+  bool weighted;
+  LinearCrossEntropyOptions options;
+};
+
+const Case kSmall[] = {
+    {"plain", 5, 3, 7, false, {}},
+    {"weighted", 7, 5, 11, true, {}},
+    {"z-loss", 4, 3, 6, true, {.z_loss = 0.1}},
+    {"scaled", 4, 3, 6, false, {.ignore_index = 2, .logit_scale = 0.4}},
+    {"one word", 3, 4, 1, false, {}},
+};
+
+// Several tiles and ragged edges.
+const Case kLarge[] = {
+    {"tiles", 150, 40, 1100, true, {}},
+    {"tiles, all", 67, 33, 2500, true, {.logit_scale = 0.7, .z_loss = 0.01}},
+    {"one token", 1, 70, 517, false, {}},
+    {"no tokens", 0, 8, 30, false, {}},
+};
+
+// Labels i64 for even widths, i32 for odd ones; every fifth is ignored.
+Tensor LabelsFor(const Case& c, Device& device) {
+  std::vector<int64_t> labels(static_cast<size_t>(c.num_tokens));
+  for (size_t t = 0; t < labels.size(); ++t) {
+    labels[t] = static_cast<int64_t>(t * 37 + 3) % c.vocab;
+    if (t % 5 == 4) labels[t] = c.options.ignore_index;
+  }
+  if (c.width % 2 == 0) {
+    return Tensor::FromHost<int64_t>(device, {c.num_tokens}, labels);
+  }
+  return Tensor::FromHost<int32_t>(
+      device, {c.num_tokens},
+      std::vector<int32_t>(labels.begin(), labels.end()));
+}
+
+Tensor WeightsFor(const Case& c, Device& device) {
+  if (!c.weighted) return Tensor();
+  std::vector<float> weights(static_cast<size_t>(c.num_tokens));
+  for (size_t t = 0; t < weights.size(); ++t) {
+    weights[t] = t % 3 == 0 ? 0.0f : 0.5f + 0.25f * static_cast<float>(t % 4);
+  }
+  return Tensor::FromHost<float>(device, {c.num_tokens}, weights);
+}
+
+LinearCrossEntropyResult Apply(const Case& c, const std::vector<Variable>& in) {
+  Device& device = in[0].value().device();
+  return LinearCrossEntropy(in[0], in[1], LabelsFor(c, device),
+                            WeightsFor(c, device), c.options);
+}
+
+test::Fn Bind(const Case& c) {
+  return [c](const std::vector<Variable>& in) { return Apply(c, in).loss; };
+}
+
+std::vector<Shape> ShapesOf(const Case& c) {
+  return {{c.num_tokens, c.width}, {c.vocab, c.width}};
+}
+
+std::vector<Variable> InputsOf(const Case& c, bool frozen) {
+  Variable weight = test::Normal({c.vocab, c.width}, 2);
+  return {test::Normal({c.num_tokens, c.width}, 1),
+          frozen ? test::Frozen(weight) : weight};
+}
+
+class LinearCrossEntropyTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Targets, LinearCrossEntropyTest,
+                         ::testing::ValuesIn(test::Targets(2e-5, 2e-2)),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(LinearCrossEntropyTest, MatchesF64Reference) {
+  for (const bool frozen : {true, false}) {
+    for (const Case& c : kSmall) {
+      EXPECT_TRUE(
+          test::MatchesReference(Bind(c), GetParam(), InputsOf(c, frozen)))
+          << c.name << " frozen " << frozen;
+    }
+    for (const Case& c : kLarge) {
+      EXPECT_TRUE(
+          test::MatchesReference(Bind(c), GetParam(), InputsOf(c, frozen)))
+          << c.name << " frozen " << frozen;
+    }
+  }
+}
+
+TEST_P(LinearCrossEntropyTest, TokenLossesMatchF64Reference) {
+  for (const Case& c : kLarge) {
+    const auto token_losses = [&](const std::vector<Variable>& in) {
+      return Variable(Apply(c, in).token_losses);
+    };
+    const std::vector<Variable> inputs = InputsOf(c, true);
+    EXPECT_TRUE(test::MatchesReference(token_losses, GetParam(),
+                                       {test::Frozen(inputs[0]), inputs[1]}))
+        << c.name;
+  }
+}
+
+TEST_P(LinearCrossEntropyTest, LogitsMatchF64Reference) {
+  const auto logits = [](const std::vector<Variable>& in) {
+    return Logits(in[0], in[1], 0.5);
+  };
+  const std::vector<Variable> inputs = InputsOf(kLarge[0], true);
+  EXPECT_TRUE(test::MatchesReference(logits, GetParam(),
+                                     {test::Frozen(inputs[0]), inputs[1]}));
+}
+
+TEST_P(LinearCrossEntropyTest, SameBitsForAllThreads) {
+  for (const Case& c : kLarge) {
+    EXPECT_TRUE(test::SameBitsForAllThreads(Bind(c), GetParam(), ShapesOf(c)))
+        << c.name;
+    const auto frozen = [&](const std::vector<Variable>& in) {
+      return Apply(c, {in[0], in[1].Detach()}).loss;
+    };
+    EXPECT_TRUE(test::SameBitsForAllThreads(frozen, GetParam(), ShapesOf(c)))
+        << c.name;
+  }
+}
+
+TEST(LinearCrossEntropyGradTest, MatchesCentralDifferenceInF64) {
+  for (const Case& c : kSmall) {
+    EXPECT_TRUE(test::GradCheck(Bind(c), InputsOf(c, false))) << c.name;
+    EXPECT_TRUE(test::GradCheck(Bind(c), InputsOf(c, true))) << c.name;
+    std::vector<Variable> head_only = InputsOf(c, false);
+    head_only[0] = test::Frozen(head_only[0]);
+    EXPECT_TRUE(test::GradCheck(Bind(c), head_only)) << c.name;
+  }
+}
+
+TEST(LinearCrossEntropySumTest, SumsWeightsOfCountedTokens) {
+  const Case& c = kSmall[1];  // 7 tokens, the fifth ignored
+  const LinearCrossEntropyResult result = Apply(c, InputsOf(c, true));
+  EXPECT_EQ(ToDoubles(result.weight_sum)[0],
+            0.75 + 1.0 + 0.75);  // tokens 1, 2, 5
+  const std::vector<double> losses = ToDoubles(result.token_losses);
+  const std::vector<double> logits =
+      ToDoubles(Logits(InputsOf(c, true)[0], InputsOf(c, true)[1]).value());
+  double sum = 0;
+  for (int64_t v = 0; v < c.vocab; ++v) {
+    sum += std::exp(logits[static_cast<size_t>(v)]);
+  }
+  EXPECT_NEAR(losses[0], std::log(sum) - logits[3], 1e-12);
+  EXPECT_EQ(losses[4], 0);
+}
+
+// Case N2: a batch with nothing to learn from is 0, not NaN.
+TEST_P(LinearCrossEntropyTest, AllLabelsIgnored) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  const std::vector<double> ones(24, 1.0);
+  const Variable x(test::FromDoubles(device, {3, 8}, GetParam().dtype, ones),
+                   true);
+  const Variable weight(
+      test::FromDoubles(device, {3, 8}, GetParam().dtype, ones), true);
+  const Tensor labels =
+      Tensor::FromHost<int32_t>(device, {3}, std::vector<int32_t>(3, -100));
+  for (const bool frozen : {true, false}) {
+    const LinearCrossEntropyResult result =
+        LinearCrossEntropy(x, frozen ? weight.Detach() : weight, labels);
+    EXPECT_EQ(ToDoubles(result.loss.value()), std::vector<double>{0});
+    EXPECT_EQ(ToDoubles(result.weight_sum), std::vector<double>{0});
+    EXPECT_EQ(ToDoubles(result.token_losses), std::vector<double>(3, 0));
+    autograd::Backward(result.loss);
+    EXPECT_EQ(ToDoubles(x.grad()), std::vector<double>(24, 0));
+  }
+  EXPECT_EQ(ToDoubles(weight.grad()), std::vector<double>(24, 0));
+}
+
+std::string Refusal(const Variable& x, const Variable& weight,
+                    const Tensor& labels,
+                    const Tensor& token_weights = Tensor()) {
+  return std::string(internal::Guard([&] {
+                       LinearCrossEntropy(x, weight, labels, token_weights);
+                     }).message());
+}
+
+TEST(LinearCrossEntropyCheckTest, NamesWhatDoesNotFit) {
+  const Variable x = test::Normal({3, 4}, 1);
+  const Variable weight = test::Normal({6, 4}, 1);
+  const auto labels = [](std::vector<int32_t> values) {
+    return Tensor::FromHost<int32_t>(
+        test::Cpu(), {static_cast<int64_t>(values.size())}, values);
+  };
+  EXPECT_EQ(Refusal(x, weight, labels({0, -100, 5})), "");
+  EXPECT_THAT(
+      Refusal(x, test::Normal({6, 5}, 1), labels({0, 1, 2})),
+      ::testing::HasSubstr("weight is f64 [6, 5] on cpu for x f64 [3, 4]"));
+  EXPECT_THAT(Refusal(x, weight, labels({0, 1})),
+              ::testing::HasSubstr("labels are i32 [2] on cpu for 3 tokens"));
+  EXPECT_THAT(Refusal(x, weight, labels({0, 1, 2}), labels({0, 1, 2})),
+              ::testing::HasSubstr("token_weights are i32 [3] on cpu"));
+  EXPECT_EQ(Refusal(x, weight, labels({0, 6, 2})),
+            "label 6 at position 1, expected [0, 6) or -100");
+  EXPECT_EQ(Refusal(x, weight, labels({0, 1, -1})),
+            "label -1 at position 2, expected [0, 6) or -100");
+}
+
+}  // namespace
+}  // namespace espalier
