@@ -1,0 +1,207 @@
+#include "espalier/ops/matmul/matmul.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+#include "espalier/autograd/node.h"
+#include "espalier/ops/matmul/internal/kernels.h"
+#include "espalier/runtime/context.h"
+#include "espalier/runtime/kernel.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr Kernel<matmul::ProductArgs> kProduct[] = {
+    {kCpu, kF64, matmul::ProductRef},
+    {kCpu, kF32, matmul::ProductCpu},
+    {kCpu, kBF16, matmul::ProductCpu},
+};
+constexpr Kernel<matmul::ColumnSumArgs> kColumnSum[] = {
+    {kCpu, kF64, matmul::ColumnSumRef},
+    {kCpu, kF32, matmul::ColumnSumCpu},
+    {kCpu, kBF16, matmul::ColumnSumCpu},
+};
+
+Tensor Transposed(const Tensor& x) { return x.Transpose(-2, -1); }
+Tensor TransposedIf(bool transpose, const Tensor& x) {
+  return transpose ? Transposed(x) : x;
+}
+
+// [rows, cols] of a contiguous tensor [.., cols].
+Tensor AsMatrix(const Tensor& x) {
+  if (x.ndim() == 2) return x;
+  int64_t rows = 1;
+  for (int d = 0; d + 1 < x.ndim(); ++d) rows *= x.dim(d);
+  return x.Reshape({rows, x.dim(-1)});
+}
+
+// c = alpha * a b + bias; bias may be absent.
+//   a [.., M, K]   b [.., K, N]   c [.., M, N]
+void Product(absl::string_view op, const Tensor& a, const Tensor& b,
+             const Tensor& bias, double alpha, const Tensor& c) {
+  matmul::ProductArgs args{a.view(), b.view(), bias.view(),
+                           alpha,    c.view(), {}};
+  Device& device = c.device();
+  Tensor workspace;
+  if (c.dtype() != kF64) {
+    const MemoryScope scope(device, MemoryTag::kWorkspace);
+    workspace = Tensor::Empty(
+        device, {matmul::WorkspaceBytes(args, device.context().isa())}, kU8);
+    args.workspace = workspace.view();
+  }
+  Launch(op, kProduct, a, args, {&a, &b, &bias}, {&c, &workspace});
+}
+
+struct Form {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1;
+  bool shared_b = false;  // one matrix b for all leading dims of a
+};
+
+struct MatMulNode final : autograd::Node {
+  absl::string_view name() const override { return "matmul"; }
+  void ForEachSaved(SavedVisitor visit) override {
+    visit("a", a);
+    visit("b", b);
+  }
+  std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
+    const Tensor& dy = dys[0];
+    Tensor da, db, dbias;
+    if (needs_grad(0)) {
+      da = Tensor::Empty(dy.device(), a_shape, a_dtype);
+      BackwardA(Flat(dy), Flat(da));
+    }
+    if (needs_grad(1)) {
+      db = Tensor::Empty(dy.device(), b_shape, b_dtype);
+      BackwardB(Flat(dy), db);
+    }
+    if (needs_grad(2)) {
+      dbias = Tensor::Empty(dy.device(), {dy.dim(-1)}, bias_dtype);
+      Launch("matmul.dbias", kColumnSum, dy,
+             matmul::ColumnSumArgs{dy.view(), dbias.view()}, {&dy}, {&dbias});
+    }
+    return {std::move(da), std::move(db), std::move(dbias)};
+  }
+
+  Tensor Flat(const Tensor& x) const { return form.shared_b ? AsMatrix(x) : x; }
+  void BackwardA(const Tensor& dc, const Tensor& da) const {
+    const Tensor op_b = TransposedIf(form.transpose_b, b);
+    if (form.transpose_a) {
+      Product("matmul.da", op_b, Transposed(dc), {}, form.alpha, da);
+    } else {
+      Product("matmul.da", dc, Transposed(op_b), {}, form.alpha, da);
+    }
+  }
+  void BackwardB(const Tensor& dc, const Tensor& db) const {
+    const Tensor op_a = TransposedIf(form.transpose_a, Flat(a));
+    if (form.transpose_b) {
+      Product("matmul.db", Transposed(dc), op_a, {}, form.alpha, db);
+    } else {
+      Product("matmul.db", Transposed(op_a), dc, {}, form.alpha, db);
+    }
+  }
+
+  Form form;
+  Shape a_shape, b_shape;
+  DType a_dtype = kF32, b_dtype = kF32, bias_dtype = kF32;
+  Tensor a;  // [.., M, K] as given, for the gradient of b
+  Tensor b;  // [.., K, N] as given, for the gradient of a
+};
+
+bool SameLeadingDims(const Tensor& a, const Tensor& b) {
+  if (a.ndim() != b.ndim()) return false;
+  for (int d = 0; d + 2 < a.ndim(); ++d) {
+    if (a.dim(d) != b.dim(d)) return false;
+  }
+  return true;
+}
+
+void CheckDTypes(const Tensor& a, const Tensor& b, DType out) {
+  const auto narrow = [](DType t) { return t == kF32 || t == kBF16; };
+  const bool all_f64 = a.dtype() == kF64 && b.dtype() == kF64 && out == kF64;
+  ESPALIER_CHECK(
+      all_f64 || (narrow(a.dtype()) && narrow(b.dtype()) && narrow(out)),
+      "a is ", ToString(a), ", b is ", ToString(b), ", out ", ToString(out));
+}
+
+Variable Multiply(const Variable& a, const Variable& b, const Variable& bias,
+                  Form form, DType out_dtype) {
+  const Tensor& av = a.value();
+  const Tensor& bv = b.value();
+  const Tensor bias_value = bias ? bias.value() : Tensor();
+  form.shared_b = bv.ndim() == 2 && av.ndim() > 2;
+  const Tensor op_a =
+      TransposedIf(form.transpose_a, form.shared_b ? AsMatrix(av) : av);
+  const Tensor op_b = TransposedIf(form.transpose_b, bv);
+  std::vector<int64_t> dims(av.shape().dims().begin(),
+                            av.shape().dims().end() - 2);
+  dims.push_back(form.transpose_a ? av.dim(-1) : av.dim(-2));
+  dims.push_back(op_b.dim(-1));
+  const Tensor c = Tensor::Empty(av.device(), Shape(dims), out_dtype);
+  Product("matmul", op_a, op_b, bias_value, form.alpha,
+          form.shared_b ? AsMatrix(c) : c);
+  auto node = std::make_unique<MatMulNode>();
+  node->form = form;
+  node->a_shape = av.shape();
+  node->b_shape = bv.shape();
+  node->a_dtype = av.dtype();
+  node->b_dtype = bv.dtype();
+  if (bias) node->bias_dtype = bias_value.dtype();
+  if (autograd::NeedsGrad(b)) node->a = av;
+  if (autograd::NeedsGrad(a)) node->b = bv;
+  return autograd::Record(c, std::move(node), {&a, &b, &bias});
+}
+
+}  // namespace
+
+Variable MatMul(const Variable& a, const Variable& b,
+                const MatMulOptions& options) {
+  const Tensor& av = a.value();
+  const Tensor& bv = b.value();
+  const DType out = options.out_dtype.value_or(av.dtype());
+  ESPALIER_CHECK(av.ndim() >= 2 && bv.ndim() >= 2, "a is ",
+                 ToString(av.shape()), ", b is ", ToString(bv.shape()));
+  ESPALIER_CHECK(
+      SameLeadingDims(av, bv) ||
+          (bv.ndim() == 2 && !options.transpose_a && av.is_contiguous()),
+      "leading dims of a ", ToString(av.shape()), " and b ",
+      ToString(bv.shape()));
+  ESPALIER_CHECK(av.dim(options.transpose_a ? -2 : -1) ==
+                     bv.dim(options.transpose_b ? -1 : -2),
+                 "a is ", ToString(av.shape()),
+                 options.transpose_a ? " transposed" : "", ", b is ",
+                 ToString(bv.shape()),
+                 options.transpose_b ? " transposed" : "");
+  CheckDTypes(av, bv, out);
+  return Multiply(a, b, {},
+                  {.transpose_a = options.transpose_a,
+                   .transpose_b = options.transpose_b,
+                   .alpha = options.alpha},
+                  out);
+}
+
+Variable Linear(const Variable& x, const Variable& weight, const Variable& bias,
+                std::optional<DType> out_dtype) {
+  const Tensor& xv = x.value();
+  const Tensor& wv = weight.value();
+  const DType out = out_dtype.value_or(xv.dtype());
+  ESPALIER_CHECK(xv.ndim() >= 2 && xv.is_contiguous() && wv.ndim() == 2 &&
+                     wv.dim(1) == xv.dim(-1),
+                 "weight is ", ToString(wv.shape()), " for x ",
+                 ToString(xv.shape()));
+  if (bias) {
+    ESPALIER_CHECK(
+        bias.shape() == Shape{wv.dim(0)} && bias.value().is_contiguous() &&
+            (bias.dtype() == kF64) == (xv.dtype() == kF64),
+        "bias is ", ToString(bias.value()), " for weight ", ToString(wv));
+  }
+  CheckDTypes(xv, wv, out);
+  return Multiply(x, weight, bias, {.transpose_b = true}, out);
+}
+
+}  // namespace espalier

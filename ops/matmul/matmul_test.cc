@@ -1,0 +1,195 @@
+#include "espalier/ops/matmul/matmul.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "espalier/autograd/backward.h"
+#include "espalier/runtime/guard.h"
+#include "espalier/tests/support/op_check.h"
+
+namespace espalier {
+namespace {
+
+test::Fn Form(bool transpose_a, bool transpose_b, double alpha = 1) {
+  return [=](const std::vector<Variable>& in) {
+    return MatMul(in[0], in[1],
+                  {.transpose_a = transpose_a,
+                   .transpose_b = transpose_b,
+                   .alpha = alpha});
+  };
+}
+
+Variable Project(const std::vector<Variable>& in) {
+  return Linear(in[0], in[1], in.size() > 2 ? in[2] : Variable());
+}
+
+struct FormShapes {
+  bool transpose_a, transpose_b;
+  Shape a, b;
+};
+
+std::vector<FormShapes> Shapes() {
+  return {{false, false, {3, 5}, {5, 2}},
+          {false, false, {0, 5}, {5, 2}},
+          {false, false, {3, 0}, {0, 2}},
+          {true, false, {37, 20}, {37, 50}},
+          {false, true, {1, 7}, {4, 7}},
+          {true, true, {9, 33}, {18, 9}},
+          {false, false, {2, 3, 4, 5}, {2, 3, 5, 6}},
+          {true, true, {3, 5, 4}, {3, 6, 5}},
+          {false, true, {2, 3, 21}, {19, 21}},
+          {false, false, {0, 3, 21}, {21, 19}}};
+}
+
+class MatMulTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Targets, MatMulTest,
+                         ::testing::ValuesIn(test::Targets(1e-5, 4e-2)),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(MatMulTest, MatchesF64Reference) {
+  for (const FormShapes& f : Shapes()) {
+    EXPECT_TRUE(test::MatchesReference(Form(f.transpose_a, f.transpose_b, 0.5),
+                                       GetParam(), {f.a, f.b}))
+        << ToString(f.a) << ToString(f.b);
+  }
+}
+
+TEST_P(MatMulTest, LinearMatchesF64Reference) {
+  for (const Shape& x :
+       {Shape{0, 8}, Shape{1, 1}, Shape{17, 33}, Shape{2, 3, 16}}) {
+    for (int64_t out : {1, 50}) {
+      EXPECT_TRUE(test::MatchesReference(Project, GetParam(),
+                                         {x, {out, x[-1]}, {out}}));
+    }
+  }
+}
+
+TEST_P(MatMulTest, SameBitsForAllThreads) {
+  EXPECT_TRUE(test::SameBitsForAllThreads(Project, GetParam(),
+                                          {{301, 130}, {270, 130}, {270}}));
+  EXPECT_TRUE(test::SameBitsForAllThreads(Form(true, false), GetParam(),
+                                          {{40, 30, 20}, {40, 30, 10}}));
+}
+
+TEST(MatMulGradTest, MatchesCentralDifferenceInF64) {
+  for (const FormShapes& f : Shapes()) {
+    if (f.a.num_elements() > 200) continue;
+    EXPECT_TRUE(test::GradCheck(Form(f.transpose_a, f.transpose_b, 0.5),
+                                {test::Normal(f.a, 1), test::Normal(f.b, 2)}))
+        << ToString(f.a) << ToString(f.b);
+  }
+  EXPECT_TRUE(test::GradCheck(
+      Project, {test::Normal({2, 3, 4}, 1), test::Normal({5, 4}, 2),
+                test::Normal({5}, 3)}));
+}
+
+TEST(MatMulGradTest, FrozenInputsGetNoGradient) {
+  const Variable x = test::Normal({3, 4}, 1);
+  const Variable weight = test::Normal({5, 4}, 2);
+  const Variable bias = test::Normal({5}, 3);
+  EXPECT_TRUE(test::GradCheck(Project, {x, test::Frozen(weight), bias}));
+  EXPECT_TRUE(
+      test::GradCheck(Project, {test::Frozen(x), weight, test::Frozen(bias)}));
+}
+
+TEST(MatMulMemoryTest, FrozenWeightIsSavedButNeverGetsABuffer) {
+  Device& cpu = test::Cpu();
+  const Variable x(Tensor::Zeros(cpu, {64, 256}, kBF16), /*needs_grad=*/true);
+  const Variable weight(Tensor::Zeros(cpu, {4096, 256}, kBF16));
+  const Variable y = Linear(x, weight);
+  const Variable seed(Tensor::Zeros(cpu, y.shape(), kBF16));
+  const int64_t before = cpu.allocator().stats().allocated;
+  cpu.allocator().ResetPeak();
+  autograd::Backward(y, seed.value());
+  const MemoryStats stats = cpu.allocator().stats();
+  const int64_t tag = static_cast<int64_t>(MemoryTag::kWorkspace);
+  const int64_t workspace = stats.peak_by_tag[static_cast<size_t>(tag)];
+  EXPECT_LT(stats.peak_allocated - before - workspace,
+            weight.value().num_bytes() / 2);
+  EXPECT_TRUE(x.grad());
+  EXPECT_FALSE(weight.grad());
+}
+
+TEST(MatMulTypeTest, MixedOperandsAndChosenResult) {
+  Device& cpu = test::Cpu();
+  const std::vector<double> av = {1, 2, 3, 4, 5, 6};
+  const Tensor a = test::FromDoubles(cpu, {2, 3}, kBF16, av);
+  const Tensor b = test::FromDoubles(cpu, {3, 2}, kF32,
+                                     {1 + 0x1p-20, 0, 0, 1 + 0x1p-20, 1, 1});
+  const Variable c = MatMul(Variable(a), Variable(b), {.out_dtype = kF32});
+  EXPECT_EQ(c.dtype(), kF32);
+  EXPECT_EQ(ToDoubles(c.value()),
+            (std::vector<double>{4 + 0x1p-20, 5 + 0x1p-19, 10 + 0x1p-18,
+                                 11 + 5 * 0x1p-20}));
+  EXPECT_EQ(MatMul(Variable(a), Variable(b)).dtype(), kBF16);
+}
+
+TEST(MatMulTypeTest, GradientsHaveTheirOperandsDType) {
+  Device& cpu = test::Cpu();
+  const Variable x(test::FromDoubles(cpu, {1, 2}, kBF16, {1, 2}), true);
+  const Variable w(test::FromDoubles(cpu, {3, 2}, kF32, {1, 2, 3, 4, 5, 6}),
+                   true);
+  const Variable y = Linear(x, w, {}, kF32);
+  autograd::Backward(y, test::FromDoubles(cpu, {1, 3}, kF32, {1, 1, 1}));
+  EXPECT_EQ(x.grad().dtype(), kBF16);
+  EXPECT_EQ(ToDoubles(x.grad()), (std::vector<double>{9, 12}));
+  EXPECT_EQ(w.grad().dtype(), kF32);
+  EXPECT_EQ(ToDoubles(w.grad()), (std::vector<double>{1, 2, 1, 2, 1, 2}));
+}
+
+TEST(MatMulViewTest, TakesStridedOperands) {
+  const Tensor wide = test::Normal({6, 4, 10}, 1).value();
+  const Variable a(wide.Transpose(0, 1).Slice(2, 3, 5));  // [4, 6, 5]
+  const Variable b(wide.Transpose(0, 1).Slice(2, 1, 5));
+  const Variable got = MatMul(a, b, {.transpose_b = true});
+  const std::vector<double> flat = ToDoubles(wide);
+  const std::vector<double> c = ToDoubles(got.value());
+  for (int64_t g = 0; g < 4; ++g) {
+    for (int64_t i = 0; i < 6; ++i) {
+      for (int64_t j = 0; j < 6; ++j) {
+        double want = 0;
+        for (int64_t k = 0; k < 5; ++k) {
+          want += flat[static_cast<size_t>((i * 4 + g) * 10 + 3 + k)] *
+                  flat[static_cast<size_t>((j * 4 + g) * 10 + 1 + k)];
+        }
+        EXPECT_NEAR(c[static_cast<size_t>((g * 6 + i) * 6 + j)], want, 1e-12);
+      }
+    }
+  }
+}
+
+TEST(MatMulCheckTest, NamesBothShapes) {
+  const auto message = [](auto fn) {
+    return std::string(internal::Guard(fn).message());
+  };
+  const Variable x = test::Normal({2, 8}, 1);
+  EXPECT_THAT(message([&] {
+                MatMul(x, test::Normal({4, 3}, 2));
+              }),
+              ::testing::HasSubstr("a is [2, 8], b is [4, 3]"));
+  EXPECT_THAT(message([&] {
+                MatMul(x, test::Normal({2, 8, 3}, 2));
+              }),
+              ::testing::HasSubstr("a [2, 8] and b [2, 8, 3]"));
+  EXPECT_THAT(message([&] {
+                Linear(x, test::Normal({4, 3}, 2));
+              }),
+              ::testing::HasSubstr("weight is [4, 3] for x [2, 8]"));
+  EXPECT_THAT(
+      message([&] {
+        Linear(x, test::Normal({4, 8}, 2), test::Normal({5}, 3));
+      }),
+      ::testing::HasSubstr("bias is f64 [5] on cpu for weight f64 [4, 8]"));
+  EXPECT_THAT(message([&] { MatMul(x, x, {.out_dtype = kF32}); }),
+              ::testing::HasSubstr("a is [2, 8], b is [2, 8]"));
+  EXPECT_THAT(
+      message([&] { MatMul(x, x, {.transpose_b = true, .out_dtype = kF32}); }),
+      ::testing::HasSubstr("out f32"));
+}
+
+}  // namespace
+}  // namespace espalier
