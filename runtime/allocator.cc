@@ -26,10 +26,10 @@ std::string ToString(const MemoryStats& stats) {
   constexpr double kMiB = 1024.0 * 1024.0;
   std::string table = absl::StrFormat(
       "allocated %.1f MiB (peak %.1f), reserved %.1f MiB (peak %.1f), largest "
-      "free %.1f MiB",
+      "free %.1f MiB, fragmentation at peak %.1f %%",
       stats.allocated / kMiB, stats.peak_allocated / kMiB,
       stats.reserved / kMiB, stats.peak_reserved / kMiB,
-      stats.largest_free / kMiB);
+      stats.largest_free / kMiB, stats.fragmentation_at_peak * 100);
   for (int tag = 0; tag < kNumMemoryTags; ++tag) {
     absl::StrAppendFormat(&table, "\n  %-12s %10.1f MiB  peak %10.1f MiB",
                           ToString(static_cast<MemoryTag>(tag)),

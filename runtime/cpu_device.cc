@@ -1,8 +1,8 @@
 #include <cstring>
 #include <utility>
 
+#include "espalier/runtime/caching_allocator.h"
 #include "espalier/runtime/internal/devices.h"
-#include "espalier/runtime/internal/host_allocator.h"
 
 namespace espalier::internal {
 
@@ -29,7 +29,12 @@ class CpuStream final : public Stream {
 class CpuDevice final : public Device {
  public:
   CpuDevice(Context& context, std::optional<int64_t> budget_bytes, bool poison)
-      : Device(context), allocator_(MakeHostAllocator(budget_bytes, poison)) {}
+      : Device(context),
+        allocator_(MakeCachingAllocator(MakeHostMemory(),
+                                        {.device = "cpu",
+                                         .budget_bytes = budget_bytes,
+                                         .poison = poison,
+                                         .host_memory = true})) {}
   DeviceType type() const override { return kCpu; }
   DeviceType kernel_type() const override { return kCpu; }
   bool host_addressable() const override { return true; }
