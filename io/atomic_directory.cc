@@ -1,0 +1,135 @@
+#include "espalier/io/atomic_directory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "espalier/io/internal/file.h"
+#include "espalier/io/internal/sync.h"
+
+namespace espalier {
+
+namespace {
+
+void RemoveTree(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+// Flushes every file of the tree, then the folders that name them.
+absl::Status SyncTree(const std::string& root) {
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator it(root, error);
+  for (; !error && it != std::filesystem::recursive_directory_iterator();
+       it.increment(error)) {
+    const std::string path = it->path().string();
+    absl::Status status;
+    if (it->is_directory(error)) {
+      status = internal::SyncDirectory(path);
+    } else if (it->is_regular_file(error)) {
+      status = internal::SyncFile(path);
+    }
+    if (!status.ok()) return status;
+  }
+  if (error) {
+    return absl::UnknownError(
+        absl::StrCat("cannot look at ", root, ": ", error.message()));
+  }
+  return internal::SyncDirectory(root);
+}
+
+bool IsEmptyDirectory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) &&
+         std::filesystem::is_empty(path, error) && !error;
+}
+
+bool Exists(const std::string& path) {
+  struct stat status = {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+absl::Status Taken(const std::string& target) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(target, " is there already and not empty"));
+}
+
+}  // namespace
+
+AtomicDirectory::AtomicDirectory(std::string target, std::string temporary,
+                                 Existing existing)
+    : target_(std::move(target)),
+      temporary_(std::move(temporary)),
+      existing_(existing) {}
+
+AtomicDirectory::AtomicDirectory(AtomicDirectory&& other) noexcept
+    : target_(std::move(other.target_)),
+      temporary_(std::exchange(other.temporary_, "")),
+      existing_(other.existing_) {}
+
+AtomicDirectory::~AtomicDirectory() {
+  if (!temporary_.empty()) RemoveTree(temporary_);
+}
+
+absl::StatusOr<AtomicDirectory> AtomicDirectory::Create(
+    const std::string& target, Existing existing) {
+  std::string name = target;
+  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  if (existing == Existing::kRefuse && Exists(name) &&
+      !IsEmptyDirectory(name)) {
+    return Taken(name);
+  }
+  const std::string parent = internal::DirName(name);
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);
+  if (error) {
+    return absl::UnknownError(
+        absl::StrCat("cannot create ", parent, ": ", error.message()));
+  }
+  constexpr int kMaxTries = 100;
+  for (int i = 0; i < kMaxTries; ++i) {
+    std::string temporary = internal::TemporaryName(name, i);
+    if (mkdir(temporary.c_str(), 0777) == 0) {
+      return AtomicDirectory(std::move(name), std::move(temporary), existing);
+    }
+    if (errno != EEXIST) return internal::SystemError("create", temporary);
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat("cannot create a temporary folder beside ", name));
+}
+
+std::string AtomicDirectory::Path(const std::string& name) const {
+  return internal::JoinPath(temporary_, name);
+}
+
+absl::Status AtomicDirectory::Commit() {
+  if (temporary_.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(target_, ": finished twice"));
+  }
+  if (absl::Status status = SyncTree(temporary_); !status.ok()) return status;
+  // rename() puts a folder in the place of an empty one, and of no other.
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) {
+    const bool taken =
+        errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+    if (!taken) return internal::SystemError("rename to", target_);
+    if (existing_ == Existing::kRefuse) return Taken(target_);
+    if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(),
+                  RENAME_EXCHANGE) != 0) {
+      return internal::SystemError("exchange with", target_);
+    }
+    RemoveTree(temporary_);  // now the old one
+  }
+  temporary_.clear();
+  return internal::SyncDirectory(internal::DirName(target_));
+}
+
+}  // namespace espalier

@@ -1,0 +1,49 @@
+#ifndef ESPALIER_IO_ATOMIC_DIRECTORY_H_
+#define ESPALIER_IO_ATOMIC_DIRECTORY_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace espalier {
+
+// A folder that appears under its name with all of its files, or not at all:
+// adapters and checkpoints. Its files are written to path(), a hidden folder
+// beside it; Commit flushes every one of them and renames the folder.
+class AtomicDirectory {
+ public:
+  enum class Existing {
+    kRefuse,   // ALREADY_EXISTS when the name is taken by a file, or by a
+               // folder that is not empty
+    kReplace,  // changes places with the old folder, which is then removed;
+               // no file of the old one stays behind
+  };
+
+  // Makes missing parent folders too.
+  static absl::StatusOr<AtomicDirectory> Create(
+      const std::string& target, Existing existing = Existing::kRefuse);
+  // Without Commit, removes what was written.
+  ~AtomicDirectory();
+  AtomicDirectory(AtomicDirectory&& other) noexcept;
+  AtomicDirectory& operator=(AtomicDirectory&&) = delete;
+
+  // Where to write.
+  const std::string& path() const { return temporary_; }
+  const std::string& target() const { return target_; }
+  // path()/name
+  std::string Path(const std::string& name) const;
+
+  absl::Status Commit();
+
+ private:
+  AtomicDirectory(std::string target, std::string temporary, Existing existing);
+
+  std::string target_;
+  std::string temporary_;  // empty after Commit
+  Existing existing_;
+};
+
+}  // namespace espalier
+
+#endif  // ESPALIER_IO_ATOMIC_DIRECTORY_H_

@@ -1,0 +1,95 @@
+#include "espalier/io/atomic_directory.h"
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/io/atomic_file.h"
+#include "espalier/io/internal/test_util.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::set<std::string> Names(const std::string& dir) {
+  std::set<std::string> names;
+  for (const auto& item : std::filesystem::directory_iterator(dir)) {
+    names.insert(item.path().filename().string());
+  }
+  return names;
+}
+
+class AtomicDirectoryTest : public ::testing::Test {
+ protected:
+  absl::Status Save(const std::string& name, const std::string& file,
+                    AtomicDirectory::Existing existing) {
+    auto dir = AtomicDirectory::Create(dir_.Path(name), existing);
+    if (!dir.ok()) return dir.status();
+    absl::Status status = WriteFileAtomically(dir->Path(file), file);
+    return status.ok() ? dir->Commit() : status;
+  }
+
+  test::TempDir dir_;
+};
+
+TEST_F(AtomicDirectoryTest, AppearsAtCommit) {
+  auto dir = AtomicDirectory::Create(dir_.Path("a/b/out/"));
+  ASSERT_TRUE(dir.ok()) << dir.status();
+  ASSERT_TRUE(WriteFileAtomically(dir->Path("f"), "text").ok());
+  std::filesystem::create_directory(dir->Path("sub"));
+  ASSERT_TRUE(WriteFileAtomically(dir->Path("sub/g"), "more").ok());
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("a/b/out")));
+  ASSERT_TRUE(dir->Commit().ok());
+  EXPECT_THAT(Names(dir_.Path("a/b")), ElementsAre("out"));
+  EXPECT_THAT(Names(dir_.Path("a/b/out")), ElementsAre("f", "sub"));
+  EXPECT_EQ(test::ReadFile(dir_.Path("a/b/out/sub/g")), "more");
+  EXPECT_FALSE(dir->Commit().ok());
+}
+
+TEST_F(AtomicDirectoryTest, LeavesNothingBehindWithoutCommit) {
+  {
+    auto dir = AtomicDirectory::Create(dir_.Path("out"));
+    ASSERT_TRUE(dir.ok()) << dir.status();
+    ASSERT_TRUE(WriteFileAtomically(dir->Path("f"), "text").ok());
+    const AtomicDirectory moved = *std::move(dir);
+  }
+  EXPECT_THAT(Names(dir_.path()), IsEmpty());
+}
+
+TEST_F(AtomicDirectoryTest, RefusesATakenName) {
+  using Existing = AtomicDirectory::Existing;
+  std::filesystem::create_directory(dir_.Path("out"));
+  ASSERT_TRUE(Save("out", "one", Existing::kRefuse).ok());
+  const absl::Status status = Save("out", "two", Existing::kRefuse);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("out is there"));
+  EXPECT_THAT(Names(dir_.Path("out")), ElementsAre("one"));
+  dir_.Write("file", "x");
+  EXPECT_FALSE(Save("file", "two", Existing::kRefuse).ok());
+}
+
+TEST_F(AtomicDirectoryTest, RefusesANameTakenMeanwhile) {
+  auto dir = AtomicDirectory::Create(dir_.Path("out"));
+  ASSERT_TRUE(dir.ok()) << dir.status();
+  ASSERT_TRUE(Save("out", "one", AtomicDirectory::Existing::kRefuse).ok());
+  EXPECT_EQ(dir->Commit().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Names(dir_.Path("out")), ElementsAre("one"));
+}
+
+TEST_F(AtomicDirectoryTest, ReplacesWithoutRemains) {
+  using Existing = AtomicDirectory::Existing;
+  ASSERT_TRUE(Save("out", "one", Existing::kReplace).ok());
+  ASSERT_TRUE(Save("out", "two", Existing::kReplace).ok());
+  EXPECT_THAT(Names(dir_.Path("out")), ElementsAre("two"));
+  EXPECT_THAT(Names(dir_.path()), ElementsAre("out"));
+}
+
+}  // namespace
+}  // namespace espalier
