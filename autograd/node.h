@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -55,8 +54,7 @@ class Node {
   virtual std::vector<Tensor> Backward(absl::Span<const Tensor> dy) = 0;
 
   // Calls visit(name, member) for every saved tensor, absent ones included, in
-  // the same order each time. A PackedWeight is not one: it belongs to the
-  // model.
+  // the same order each time.
   using SavedVisitor = absl::FunctionRef<void(absl::string_view, Tensor&)>;
   virtual void ForEachSaved(SavedVisitor visit) = 0;
 
@@ -71,14 +69,11 @@ class Node {
   uint64_t sequence_ = 0;     // order of recording
   int num_outputs_ = 1;
   bool walked_ = false;
-  std::shared_ptr<const std::string> region_;  // null outside of regions
-  // Storages of inputs that belong to leaf variables.
-  std::vector<const void*> leaf_storages_;
 };
 
 // Whether the gradient of `input` will be wanted by a node recorded now: use it
 // to decide what to save and allocate, never what to compute: values have the
-// same bits either way. False in the first run of a recompute region.
+// same bits either way.
 bool NeedsGrad(const Variable& input);
 bool AnyNeedsGrad(std::initializer_list<const Variable*> inputs);
 

@@ -26,13 +26,12 @@ bool Variable::needs_grad() const {
 }
 
 bool Variable::is_leaf() const {
-  return state_ == nullptr ||
-         (state_->node == nullptr && state_->made_in == nullptr);
+  return state_ == nullptr || state_->node == nullptr;
 }
 
 const Tensor& Variable::grad() const {
   ESPALIER_CHECK(state_ != nullptr, "variable is absent");
-  ESPALIER_CHECK(is_leaf(), "gradients are kept for leaves");
+  ESPALIER_CHECK(state_->node == nullptr, "gradients are kept for leaves");
   return state_->grad;
 }
 
@@ -41,10 +40,6 @@ void Variable::ClearGrad() {
   state_->grad = Tensor();
 }
 
-Variable Variable::Detach() const {
-  Variable result(value());
-  result.state_->leaf_storage = state_->leaf_storage;
-  return result;
-}
+Variable Variable::Detach() const { return Variable(value()); }
 
 }  // namespace espalier

@@ -39,8 +39,9 @@ HWY_INLINE void StoreF32(D d, hn::Vec<D> v, float* p) {
   hn::StoreU(v, d, p);
 }
 
+// The upper halves of f32 lanes after rounding.
 template <class D>
-HWY_INLINE void StoreF32(D, hn::Vec<D> v, BFloat16* p) {
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundToBF16(D, hn::Vec<D> v) {
   const hn::Rebind<uint16_t, D> d16;
   const hn::Rebind<uint32_t, D> d32;
   const hn::Rebind<int32_t, D> i32;
@@ -52,8 +53,26 @@ HWY_INLINE void StoreF32(D, hn::Vec<D> v, BFloat16* p) {
   const auto quiet = hn::Or(hn::ShiftRight<16>(word), hn::Set(d32, 0x40u));
   const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
   const auto bits = hn::IfThenElse(is_nan, quiet, rounded);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(i32, bits)), d16,
-             reinterpret_cast<uint16_t*>(p));
+  return hn::DemoteTo(d16, hn::BitCast(i32, bits));
+}
+
+template <class D>
+HWY_INLINE void StoreF32(D d, hn::Vec<D> v, BFloat16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  hn::StoreU(RoundToBF16(d, v), d16, reinterpret_cast<uint16_t*>(p));
+}
+
+// Stores past the caches. p is aligned to the bytes of the vector; the writer
+// calls hwy::FlushStream() before others read.
+template <class D>
+HWY_INLINE void StreamF32(D d, hn::Vec<D> v, float* p) {
+  hn::Stream(v, d, p);
+}
+
+template <class D>
+HWY_INLINE void StreamF32(D d, hn::Vec<D> v, BFloat16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  hn::Stream(RoundToBF16(d, v), d16, reinterpret_cast<uint16_t*>(p));
 }
 
 template <class D, typename T>

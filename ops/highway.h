@@ -6,13 +6,13 @@
 //   #include "espalier/ops/highway.h"
 //   HWY_BEFORE_NAMESPACE();
 //   namespace espalier::<op> { namespace HWY_NAMESPACE {
+//   template <typename T>
 //   void Forward(const ForwardArgs& args, const Exec& exec) {...}
 //   }}  HWY_AFTER_NAMESPACE();
 //   #if HWY_ONCE
 //   namespace espalier::<op> {
-//   void ForwardCpu(const ForwardArgs& args, const Exec& exec) {
-//     ESPALIER_HWY_CALL(exec.isa, Forward)(args, exec);
-//   }}
+//   ESPALIER_HWY_ROWS(ForwardCpu, ForwardArgs, Forward);
+//   }
 //   #endif
 //
 // No include guard: foreach_target.h includes the op's file once per set.
@@ -27,7 +27,8 @@
 #endif
 #endif
 
-// clang-format off: the first include sets up the second
+// The first include sets up the others.
+// clang-format off
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -38,8 +39,21 @@
 #if defined(ESPALIER_ARM64)
 #define ESPALIER_HWY_CALL(isa, function) N_NEON::function
 #elif defined(ESPALIER_AVX512)
-#define ESPALIER_HWY_CALL(isa, function)        \
+#define ESPALIER_HWY_CALL(isa, function) \
   ((isa) >= ::espalier::Isa::kAvx512 ? N_AVX3::function : N_AVX2::function)
 #else
 #define ESPALIER_HWY_CALL(isa, function) N_AVX2::function
 #endif
+
+// Defines and instantiates, in the HWY_ONCE part, the kernel rows
+//   template <typename T> void Name(const Args& args, const Exec& exec);
+// for f32 and bf16 from the function template of the same signature that the
+// sets compiled.
+#undef ESPALIER_HWY_ROWS
+#define ESPALIER_HWY_ROWS(Name, Args, function)                  \
+  template <typename T>                                          \
+  void Name(const Args& args, const Exec& exec) {                \
+    ESPALIER_HWY_CALL(exec.isa, function<T>)(args, exec);        \
+  }                                                              \
+  template void Name<float>(const Args& args, const Exec& exec); \
+  template void Name<BFloat16>(const Args& args, const Exec& exec)
