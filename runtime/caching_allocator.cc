@@ -29,12 +29,12 @@ using internal::MemorySource;
 using internal::Slabs;
 
 constexpr int kPoisonByte = 0xff;  // every float type reads NaN
-constexpr int64_t kSlabBytes = int64_t{128} << 10;
+constexpr int64_t kSlabBytes = int64_t{64} << 10;
 // Room, under AddressSanitizer, for an overrun to be seen in.
 constexpr int64_t kRedZoneBytes = internal::kAsan ? 64 : 0;
 // An arena grows to a new record only while less than this share of what is
 // allocated lies in free whole chunks; else those give their memory first.
-constexpr int64_t kSlackShare = 32;
+constexpr int64_t kSlackShare = 64;
 
 constexpr absl::string_view kAdvice =
     "To fit, in this order: recompute activations in the backward pass; a "
@@ -188,7 +188,7 @@ class CachingAllocator final : public Allocator {
     const int64_t grown = Reserved() + place->commit_bytes;
     const int64_t wanted = stats_.allocated + bytes;
     int64_t limit =
-        std::max(record_, wanted + wanted / kSlackShare + 2 * chunk_bytes_);
+        std::max(record_, wanted + wanted / kSlackShare + chunk_bytes_);
     if (options_.budget_bytes) limit = std::min(limit, ReservedBudget());
     if (grown > limit) ReleaseIdle(grown - limit, place->data);
     if (options_.budget_bytes &&

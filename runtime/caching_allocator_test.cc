@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "espalier/runtime/guard.h"
+#include "espalier/runtime/internal/allocation_trace.h"
 #include "espalier/runtime/internal/asan.h"
 #include "espalier/runtime/internal/block_size.h"
 #include "espalier/runtime/stream.h"
@@ -370,6 +371,32 @@ TEST(CachingAllocatorTest, MetaCountsWhatTheHostHolds) {
   // More than any machine: 16 TiB of weights.
   for (int i = 0; i < 16; ++i) {
     (void)meta->Allocate(int64_t{1} << 40, MemoryTag::kWeights, stream);
+  }
+}
+
+// Steps of every length between 128 and 1024 tokens leave no holes behind.
+TEST(CachingAllocatorTest, VaryingLengthsDoNotFragment) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    internal::TraceOptions options;
+    options.seed = seed;
+    const internal::AllocationTrace trace =
+        internal::TraceWriter(options).Write();
+    auto meta =
+        MakeCachingAllocator(internal::MakeNoMemory(), {.device = "meta"});
+    ManualStream stream;
+    std::vector<void*> blocks(static_cast<size_t>(trace.num_blocks));
+    for (const internal::TraceOp& op : trace.ops) {
+      void*& block = blocks[static_cast<size_t>(op.block)];
+      if (op.bytes >= 0) {
+        block = meta->Allocate(op.bytes, op.tag, stream);
+      } else {
+        meta->Free(block);
+      }
+    }
+    const MemoryStats stats = meta->stats();
+    EXPECT_LT(stats.fragmentation_at_peak, 0.05) << ToString(stats);
+    EXPECT_LT(static_cast<double>(stats.peak_reserved),
+              1.05 * static_cast<double>(trace.peak_bytes));
   }
 }
 
