@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 
 #include "espalier/autograd/internal/accumulate.h"
+#include "espalier/autograd/internal/recompute_node.h"
 #include "espalier/autograd/internal/state.h"
 #include "espalier/autograd/mode.h"
 #include "espalier/autograd/node.h"
@@ -147,6 +148,30 @@ void CheckGradients(const Node& node, const std::vector<Edge>& edges,
   }
 }
 
+// Runs the region again and lets its gradients in where it was left. The new
+// nodes are later than all that wait, so they run next, as they would have
+// without the region.
+void RunRegion(internal::RecomputeNode& region, const std::vector<Edge>& edges,
+               std::vector<Tensor> dy, Frontier& frontier) {
+  const std::vector<Variable> outputs = region.Replay(edges);
+  ESPALIER_CHECK(outputs.size() == dy.size(), "recompute region '",
+                 region.name(), "' runs differently: ", outputs.size(),
+                 " results, before ", dy.size());
+  for (size_t i = 0; i < dy.size(); ++i) {
+    if (!dy[i]) continue;
+    const Variable& output = outputs[i];
+    ESPALIER_CHECK(output.needs_grad() && output.shape() == dy[i].shape() &&
+                       output.dtype() == dy[i].dtype(),
+                   "recompute region '", region.name(),
+                   "' runs differently: result ", i, " is ",
+                   output ? ToString(output.value()) : "absent",
+                   output.needs_grad() ? "" : " without gradient", ", before ",
+                   ToString(dy[i]));
+    frontier.Add(internal::EdgeTo(internal::VariableState::Of(output)),
+                 std::move(dy[i]));
+  }
+}
+
 void RunNode(Pending pending, Frontier& frontier, GradientScopes& scopes) {
   Node& node = *pending.node;
   ESPALIER_CHECK(!internal::NodeAccess::Walked(node), node.name(),
@@ -156,6 +181,10 @@ void RunNode(Pending pending, Frontier& frontier, GradientScopes& scopes) {
   internal::NodeAccess::Edges(node).clear();
   for (const Edge& edge : edges) {
     if (edge) scopes.Cover(*edge.device);
+  }
+  if (auto* region = dynamic_cast<internal::RecomputeNode*>(&node)) {
+    RunRegion(*region, edges, std::move(pending.dy), frontier);
+    return;
   }
   std::vector<Tensor> gradients = node.Backward(pending.dy);
   pending.dy.clear();
@@ -172,12 +201,16 @@ void Backward(absl::Span<const Variable> roots,
               absl::Span<const Tensor> cotangents) {
   ESPALIER_CHECK(roots.size() == cotangents.size(), roots.size(), " roots, ",
                  cotangents.size(), " cotangents");
+  ESPALIER_CHECK(internal::CurrentMode().frame == nullptr,
+                 "backward inside a recompute region");
   const NoGrad no_grad;
   Frontier frontier;
   GradientScopes scopes;
   for (size_t i = 0; i < roots.size(); ++i) {
     const Variable& root = roots[i];
     if (!root.needs_grad()) continue;
+    ESPALIER_CHECK(internal::VariableState::Of(root)->made_in == nullptr,
+                   "backward from a variable that is not its region's result");
     scopes.Cover(root.value().device());
     Tensor cotangent = cotangents[i] ? cotangents[i] : OneFor(root.value());
     ESPALIER_CHECK(cotangent.shape() == root.shape() &&

@@ -7,14 +7,21 @@ namespace espalier {
 
 namespace autograd {
 class Node;
-}
+class Region;
+}  // namespace autograd
 
 namespace internal {
+
+struct RegionFrame;
 
 // What recording looks at; one per thread, the only thread-local state of the
 // project.
 struct AutogradMode {
   bool grad_enabled = true;
+  // The innermost recompute region that runs now.
+  RegionFrame* frame = nullptr;
+  // Nodes are counted here (autograd/saved.h).
+  const autograd::Region* region = nullptr;
   // Nodes waiting for their end, while one is being destroyed.
   std::vector<autograd::Node*>* condemned = nullptr;
 };
@@ -48,7 +55,7 @@ class NoGrad {
   internal::ModeScope<bool> scope_;
 };
 
-// Recording is on again inside a NoGrad (recomputation).
+// Recording is on again inside a NoGrad.
 class EnableGrad {
  public:
   EnableGrad() : scope_(&internal::AutogradMode::grad_enabled, true) {}

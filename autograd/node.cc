@@ -2,8 +2,12 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
+
+#include "espalier/autograd/internal/region_frame.h"
 #include "espalier/autograd/internal/state.h"
 #include "espalier/autograd/mode.h"
+#include "espalier/autograd/saved.h"
 #include "espalier/runtime/context.h"
 
 namespace espalier {
@@ -45,15 +49,39 @@ autograd::Edge EdgeTo(const std::shared_ptr<VariableState>& state) {
   return edge;
 }
 
+bool IsFollowed(const Variable& input) {
+  if (!CurrentMode().grad_enabled || !input.needs_grad()) return false;
+  const auto& made_in = VariableState::Of(input)->made_in;
+  if (made_in == nullptr) return true;
+  const RegionFrame* const frame = RecordingFrame();
+  ESPALIER_CHECK(frame != nullptr && frame->name == made_in,
+                 "a variable made in recompute region '", *made_in,
+                 "' is used outside of it and is not its result");
+  return true;
+}
+
+void NodeInputs::Add(const Variable& input) {
+  autograd::Edge& edge = edges.emplace_back();
+  if (!input) return;
+  const auto& state = VariableState::Of(input);
+  if (state->leaf_storage) leaf_storages.push_back(state->value.storage_id());
+  if (!IsFollowed(input)) return;
+  followed = true;
+  if (state->made_in == nullptr) edge = EdgeTo(state);
+}
+
 std::shared_ptr<autograd::Node> NodeAccess::SetUp(
-    std::unique_ptr<autograd::Node> node, std::vector<autograd::Edge> edges,
-    uint64_t sequence, int num_outputs) {
-  for (const autograd::Edge& edge : edges) {
+    std::unique_ptr<autograd::Node> node, NodeInputs inputs, uint64_t sequence,
+    int num_outputs) {
+  for (const autograd::Edge& edge : inputs.edges) {
     node->wanted_.push_back(static_cast<bool>(edge));
   }
-  node->edges_ = std::move(edges);
+  node->edges_ = std::move(inputs.edges);
+  node->leaf_storages_ = std::move(inputs.leaf_storages);
   node->sequence_ = sequence;
   node->num_outputs_ = num_outputs;
+  const autograd::Region* const region = CurrentMode().region;
+  if (region != nullptr) node->region_ = region->path();
   return std::shared_ptr<autograd::Node>(node.release(), NodeDeleter());
 }
 
@@ -62,7 +90,7 @@ std::shared_ptr<autograd::Node> NodeAccess::SetUp(
 namespace autograd {
 
 bool NeedsGrad(const Variable& input) {
-  return internal::CurrentMode().grad_enabled && input.needs_grad();
+  return internal::IsFollowed(input) && internal::RecordingFrame() == nullptr;
 }
 
 bool AnyNeedsGrad(std::initializer_list<const Variable*> inputs) {
@@ -74,40 +102,39 @@ bool AnyNeedsGrad(std::initializer_list<const Variable*> inputs) {
 
 namespace {
 
-template <typename Range, typename Get>
 std::vector<Variable> RecordImpl(std::vector<Tensor> values,
                                  std::unique_ptr<Node> node,
-                                 const Range& inputs, Get get) {
-  std::vector<Variable> results;
-  results.reserve(values.size());
-  std::vector<Edge> edges;
-  bool wanted = false;
-  edges.reserve(inputs.size());
-  for (const auto& item : inputs) {
-    const Variable& input = get(item);
-    Edge& edge = edges.emplace_back();
-    if (!NeedsGrad(input)) continue;
-    wanted = true;
-    edge = internal::EdgeTo(internal::VariableState::Of(input));
+                                 internal::NodeInputs inputs) {
+  std::vector<std::shared_ptr<internal::VariableState>> states;
+  for (Tensor& value : values) {
+    ESPALIER_CHECK(static_cast<bool>(value), node->name(),
+                   ": result is absent");
+    auto& state =
+        states.emplace_back(std::make_shared<internal::VariableState>());
+    state->leaf_storage =
+        absl::c_linear_search(inputs.leaf_storages, value.storage_id());
+    state->needs_grad = inputs.followed && IsFloat(value.dtype());
+    state->value = std::move(value);
   }
-  if (!wanted) {
-    for (Tensor& value : values) results.emplace_back(std::move(value));
-    return results;
-  }
-  const uint64_t sequence = values.front().device().context().NextSequence();
-  const std::shared_ptr<Node> shared =
-      internal::NodeAccess::SetUp(std::move(node), std::move(edges), sequence,
-                                  static_cast<int>(values.size()));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!IsFloat(values[i].dtype())) {
-      results.emplace_back(std::move(values[i]));
-      continue;
+  if (inputs.followed) {
+    const internal::RegionFrame* const frame = internal::RecordingFrame();
+    std::shared_ptr<Node> shared;
+    if (frame == nullptr) {
+      Context& context = states.front()->value.device().context();
+      shared = internal::NodeAccess::SetUp(std::move(node), std::move(inputs),
+                                           context.NextSequence(),
+                                           static_cast<int>(states.size()));
     }
-    auto state = std::make_shared<internal::VariableState>();
-    state->value = std::move(values[i]);
-    state->needs_grad = true;
-    state->node = shared;
-    state->output = static_cast<int>(i);
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (!states[i]->needs_grad) continue;
+      states[i]->node = shared;
+      states[i]->output = static_cast<int>(i);
+      if (frame != nullptr) states[i]->made_in = frame->name;
+    }
+  }
+  std::vector<Variable> results;
+  results.reserve(states.size());
+  for (auto& state : states) {
     results.push_back(internal::VariableState::Wrap(std::move(state)));
   }
   return results;
@@ -117,11 +144,12 @@ std::vector<Variable> RecordImpl(std::vector<Tensor> values,
 
 Variable Record(Tensor value, std::unique_ptr<Node> node,
                 std::initializer_list<const Variable*> inputs) {
+  internal::NodeInputs node_inputs;
+  for (const Variable* input : inputs) node_inputs.Add(*input);
   std::vector<Tensor> values;
   values.push_back(std::move(value));
-  return RecordImpl(
-      std::move(values), std::move(node), inputs,
-      [](const Variable* input) -> const Variable& { return *input; })[0];
+  return RecordImpl(std::move(values), std::move(node),
+                    std::move(node_inputs))[0];
 }
 
 Variable Record(Tensor value, std::unique_ptr<Node> node,
@@ -135,9 +163,9 @@ std::vector<Variable> RecordMany(std::vector<Tensor> values,
                                  std::unique_ptr<Node> node,
                                  absl::Span<const Variable> inputs) {
   ESPALIER_CHECK(!values.empty(), "a node without results");
-  return RecordImpl(
-      std::move(values), std::move(node), inputs,
-      [](const Variable& input) -> const Variable& { return input; });
+  internal::NodeInputs node_inputs;
+  for (const Variable& input : inputs) node_inputs.Add(input);
+  return RecordImpl(std::move(values), std::move(node), std::move(node_inputs));
 }
 
 }  // namespace autograd

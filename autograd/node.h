@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -54,7 +55,8 @@ class Node {
   virtual std::vector<Tensor> Backward(absl::Span<const Tensor> dy) = 0;
 
   // Calls visit(name, member) for every saved tensor, absent ones included, in
-  // the same order each time.
+  // the same order each time. A PackedWeight is not one: it belongs to the
+  // model.
   using SavedVisitor = absl::FunctionRef<void(absl::string_view, Tensor&)>;
   virtual void ForEachSaved(SavedVisitor visit) = 0;
 
@@ -69,11 +71,14 @@ class Node {
   uint64_t sequence_ = 0;     // order of recording
   int num_outputs_ = 1;
   bool walked_ = false;
+  std::shared_ptr<const std::string> region_;  // null outside of regions
+  // Storages of inputs that belong to leaf variables.
+  std::vector<const void*> leaf_storages_;
 };
 
 // Whether the gradient of `input` will be wanted by a node recorded now: use it
 // to decide what to save and allocate, never what to compute: values have the
-// same bits either way.
+// same bits either way. False in the first run of a recompute region.
 bool NeedsGrad(const Variable& input);
 bool AnyNeedsGrad(std::initializer_list<const Variable*> inputs);
 

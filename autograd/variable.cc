@@ -26,12 +26,13 @@ bool Variable::needs_grad() const {
 }
 
 bool Variable::is_leaf() const {
-  return state_ == nullptr || state_->node == nullptr;
+  return state_ == nullptr ||
+         (state_->node == nullptr && state_->made_in == nullptr);
 }
 
 const Tensor& Variable::grad() const {
   ESPALIER_CHECK(state_ != nullptr, "variable is absent");
-  ESPALIER_CHECK(state_->node == nullptr, "gradients are kept for leaves");
+  ESPALIER_CHECK(is_leaf(), "gradients are kept for leaves");
   return state_->grad;
 }
 
@@ -40,6 +41,10 @@ void Variable::ClearGrad() {
   state_->grad = Tensor();
 }
 
-Variable Variable::Detach() const { return Variable(value()); }
+Variable Variable::Detach() const {
+  Variable result(value());
+  result.state_->leaf_storage = state_->leaf_storage;
+  return result;
+}
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "espalier/autograd/memo.h"
 #include "espalier/tests/support/env.h"
 
 namespace espalier::test {
@@ -49,8 +50,10 @@ Variable TinyAdd(const Variable& a, const Variable& b) {
                           {&a, &b});
 }
 
-Variable TinyMul(const Variable& a, const Variable& b) {
-  Tensor product = Zip(a.value(), b.value(), Times);
+namespace {
+
+// Records product = a * b.
+Variable RecordProduct(Tensor product, const Variable& a, const Variable& b) {
   return autograd::Record(
       std::move(product),
       std::make_unique<TinyNode>(
@@ -70,6 +73,61 @@ Variable TinyMul(const Variable& a, const Variable& b) {
             return gradients;
           }),
       {&a, &b});
+}
+
+// x * mask, whose mask is no variable.
+Variable RecordMasked(const Variable& x, Tensor mask, const char* name) {
+  return autograd::Record(
+      Zip(x.value(), mask, Times),
+      std::make_unique<TinyNode>(
+          name, std::vector<Tensor>{mask},
+          [](TinyNode& node, absl::Span<const Tensor> dy) {
+            return std::vector<Tensor>{Zip(dy[0], node.saved[0], Times)};
+          }),
+      {&x});
+}
+
+}  // namespace
+
+Variable TinyMul(const Variable& a, const Variable& b) {
+  return RecordProduct(Zip(a.value(), b.value(), Times), a, b);
+}
+
+Variable TinyExpensive(const Variable& a, const Variable& b, int* runs) {
+  Tensor product =
+      autograd::MemoOne("tiny_expensive", autograd::Keep::kExpensive, [&] {
+        ++*runs;
+        return Zip(a.value(), b.value(), Times);
+      });
+  return RecordProduct(std::move(product), a, b);
+}
+
+Variable TinyDropout(const Variable& x, autograd::RngStream& rng) {
+  const Tensor& v = x.value();
+  const autograd::RngPosition position =
+      rng.Take(static_cast<uint64_t>(v.num_elements()));
+  uint64_t counter = position.counter;
+  Tensor mask = Zip(v, Tensor(), [&](double, double) {
+    uint64_t bits = (position.seed * 31 + position.stream) * 31 + counter++;
+    bits *= 0x9e3779b97f4a7c15u;
+    return (bits >> 40) % 3 == 0 ? 0.0 : 2.0;
+  });
+  return RecordMasked(x, std::move(mask), "tiny_dropout");
+}
+
+Variable TinyRoute(const Variable& x) {
+  Tensor mask = autograd::MemoOne("tiny_route", autograd::Keep::kDecision, [&] {
+    const std::vector<double> v = ToDoubles(x.value());
+    size_t i = 0;
+    return Zip(x.value(), Tensor(), [&](double, double) {
+      const size_t other = i ^ 1;
+      const bool first = i < other;
+      const bool wins = first ? v[i] >= v[other] : v[i] > v[other];
+      ++i;
+      return wins ? 1.0 : 0.0;
+    });
+  });
+  return RecordMasked(x, std::move(mask), "tiny_route");
 }
 
 Variable TinySin(const Variable& x) {

@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 #include "espalier/autograd/node.h"
+#include "espalier/autograd/rng_stream.h"
 #include "espalier/autograd/variable.h"
 
 // Ops of a few lines for the tests of the tape, f32 and f64 on the cpu device,
@@ -21,6 +24,14 @@ Variable TinyMul(const Variable& a, const Variable& b);
 Variable TinySin(const Variable& x);
 // {2 x, 3 x}; saves nothing.
 std::vector<Variable> TinyFan(const Variable& x);
+// a * b as an op that is dear to compute: its result goes through
+// autograd::Memo, and *runs counts how often it was computed.
+Variable TinyExpensive(const Variable& a, const Variable& b, int* runs);
+// x with elements set to 0 by the numbers of rng, the others doubled.
+Variable TinyDropout(const Variable& x, autograd::RngStream& rng);
+// x where it is the largest of its pair (2 i, 2 i + 1), 0 elsewhere. Which one
+// that is, is a decision; of equals it is the first.
+Variable TinyRoute(const Variable& x);
 
 // A node whose Backward is given by the test; saves `saved`.
 class TinyNode final : public autograd::Node {

@@ -1,0 +1,52 @@
+#ifndef ESPALIER_AUTOGRAD_INTERNAL_REGION_FRAME_H_
+#define ESPALIER_AUTOGRAD_INTERNAL_REGION_FRAME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+#include "espalier/autograd/memo.h"
+#include "espalier/autograd/recompute.h"
+#include "espalier/autograd/rng_stream.h"
+#include "espalier/runtime/tensor.h"
+
+namespace espalier::internal {
+
+// What a region's first run leaves for its second.
+struct MemoStore {
+  struct Entry {
+    std::string name;
+    std::vector<Tensor> tensors;
+  };
+  std::vector<Entry> entries;
+  size_t next_entry = 0;
+  std::vector<autograd::RngPosition> positions;
+  size_t next_position = 0;
+};
+
+// A run of a region's fn; the frames of a thread form a stack.
+struct RegionFrame {
+  enum class Role : uint8_t {
+    kThrough,    // inside the first run of an outer region
+    kRecording,  // first run: no nodes, results know whether they need grad
+    kReplaying,  // second run: nodes are recorded
+  };
+  RegionFrame* parent;
+  autograd::RecomputePolicy policy;
+  Role role;
+  // Its name; the object also tells which run a variable was made in.
+  std::shared_ptr<const std::string> name;
+  MemoStore* store;  // null for kThrough
+};
+
+// The region whose first run this is, the outermost one; null when nodes are
+// recorded.
+const RegionFrame* RecordingFrame();
+
+}  // namespace espalier::internal
+
+#endif  // ESPALIER_AUTOGRAD_INTERNAL_REGION_FRAME_H_

@@ -1,0 +1,124 @@
+#include "espalier/ops/rope/rope.h"
+
+#include <cmath>
+
+#include "espalier/runtime/guard.h"
+#include "espalier/tests/support/op_check.h"
+
+namespace espalier {
+namespace {
+
+RopeOptions Options(RopeLayout layout, int64_t rotary_dim) {
+  RopeOptions options;
+  options.layout = layout;
+  options.rotary_dim = rotary_dim;
+  options.theta = 100;
+  return options;
+}
+
+// Positions restart in the second document.
+test::Fn Turned(const RopeOptions& options) {
+  return [options](const std::vector<Variable>& in) {
+    const int64_t tokens = in[0].shape().dim(0);
+    std::vector<int32_t> positions;
+    for (int64_t t = 0; t < tokens; ++t) {
+      positions.push_back(static_cast<int32_t>(t < 3 ? 1000 + t : t - 3));
+    }
+    return Rope(
+        in[0],
+        Tensor::FromHost<int32_t>(in[0].value().device(), {tokens}, positions),
+        options);
+  };
+}
+
+class RopeTest : public test::OpTest {};
+INSTANTIATE_TEST_SUITE_P(Targets, RopeTest,
+                         ::testing::ValuesIn(test::Targets(1e-5, 2e-2)),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(RopeTest, MatchesF64Reference) {
+  for (const RopeLayout layout :
+       {RopeLayout::kHalfSplit, RopeLayout::kInterleaved}) {
+    for (const Shape& x :
+         {Shape{0, 2, 4}, Shape{1, 1, 2}, Shape{7, 3, 10}, Shape{5, 2, 66}}) {
+      EXPECT_TRUE(test::MatchesReference(Turned(Options(layout, x[2])),
+                                         GetParam(), {x}))
+          << ToString(x);
+    }
+    EXPECT_TRUE(test::MatchesReference(Turned(Options(layout, 6)), GetParam(),
+                                       {Shape{4, 3, 11}}))
+        << "partial";
+  }
+}
+
+TEST_P(RopeTest, SameBitsForAllThreads) {
+  EXPECT_TRUE(test::SameBitsForAllThreads(
+      Turned(Options(RopeLayout::kHalfSplit, 12)), GetParam(), {{77, 3, 14}}));
+}
+
+TEST(RopeGradTest, MatchesCentralDifferenceInF64) {
+  for (const RopeLayout layout :
+       {RopeLayout::kHalfSplit, RopeLayout::kInterleaved}) {
+    RopeOptions options = Options(layout, 4);
+    options.scaling = RopeScaling::kYarn;
+    options.factor = 4;
+    options.original_max_position_embeddings = 32;
+    EXPECT_TRUE(test::GradCheck(Turned(options), {test::Normal({5, 2, 6}, 1)}));
+  }
+}
+
+TEST(RopeValueTest, TurnsPairsByPositionTimesFrequency) {
+  const Variable x(
+      test::FromDoubles(test::Cpu(), {1, 1, 4}, kF64, {1, 2, 3, 4}));
+  const Tensor positions =
+      Tensor::FromHost<int32_t>(test::Cpu(), {1}, std::vector<int32_t>{5});
+  const auto y =
+      ToDoubles(Rope(x, positions, Options(RopeLayout::kHalfSplit, 4)).value());
+  // theta 100, pairs at 1 and 0.1 radians per position.
+  EXPECT_NEAR(y[0], 1 * std::cos(5.0) - 3 * std::sin(5.0), 1e-12);
+  EXPECT_NEAR(y[2], 3 * std::cos(5.0) + 1 * std::sin(5.0), 1e-12);
+  EXPECT_NEAR(y[1], 2 * std::cos(0.5) - 4 * std::sin(0.5), 1e-12);
+  EXPECT_NEAR(y[3], 4 * std::cos(0.5) + 2 * std::sin(0.5), 1e-12);
+}
+
+TEST(RopeFrequencyTest, Llama3KeepsShortAndStretchesLongWavelengths) {
+  RopeOptions options;
+  options.rotary_dim = 128;
+  options.theta = 500000;
+  options.scaling = RopeScaling::kLlama3;
+  options.factor = 8;
+  options.original_max_position_embeddings = 8192;
+  const std::vector<double> scaled = RopeFrequencies(options);
+  options.scaling = RopeScaling::kNone;
+  const std::vector<double> plain = RopeFrequencies(options);
+  EXPECT_EQ(scaled.front(), plain.front());
+  EXPECT_DOUBLE_EQ(scaled.back(), plain.back() / 8);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_LE(scaled[i], plain[i]);
+    EXPECT_GE(scaled[i], plain[i] / 8 * (1 - 1e-12));
+  }
+}
+
+TEST(RopeFrequencyTest, YarnFactorFollowsTheThreeRules) {
+  RopeOptions options;
+  options.scaling = RopeScaling::kYarn;
+  options.factor = 40;
+  EXPECT_NEAR(RopeAttentionFactor(options), 0.1 * std::log(40.0) + 1, 1e-12);
+  options.mscale = 1;
+  options.mscale_all_dim = 1;
+  EXPECT_DOUBLE_EQ(RopeAttentionFactor(options), 1);
+  options.attention_factor = 1.5;
+  EXPECT_DOUBLE_EQ(RopeAttentionFactor(options), 1.5);
+}
+
+TEST(RopeCheckTest, NamesBothShapes) {
+  const absl::Status s = internal::Guard([] {
+    Rope(test::Normal({2, 1, 4}, 1), Tensor::Zeros(test::Cpu(), {3}, kI32),
+         Options(RopeLayout::kHalfSplit, 4));
+  });
+  EXPECT_THAT(s.message(), ::testing::HasSubstr(
+                               "positions is i32 [3] on cpu for x [2, 1, 4]"));
+}
+
+}  // namespace
+}  // namespace espalier
