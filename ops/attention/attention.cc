@@ -7,7 +7,9 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/attention/internal/kernels.h"
+#include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
+#include "espalier/runtime/thread_pool.h"
 
 namespace espalier {
 
@@ -18,16 +20,34 @@ using CuSeqlens = std::shared_ptr<const std::vector<int32_t>>;
 
 constexpr Kernel<attention::ForwardArgs> kForward[] = {
     {kCpu, kF64, attention::ForwardRef},
-    {kCpu, kF32, attention::ForwardCpuF32},
-    {kCpu, kBF16, attention::ForwardCpuBF16},
+    {kCpu, kF32, attention::ForwardCpu},
+    {kCpu, kBF16, attention::ForwardCpu},
 };
 constexpr Kernel<attention::BackwardArgs> kBackward[] = {
     {kCpu, kF64, attention::BackwardRef},
-    {kCpu, kF32, attention::BackwardCpuF32},
-    {kCpu, kBF16, attention::BackwardCpuBF16},
+    {kCpu, kF32, attention::BackwardCpu},
+    {kCpu, kBF16, attention::BackwardCpu},
 };
 
 DType WideOf(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
+
+attention::Sizes SizesOf(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return {q.dim(0), q.dim(1), k.dim(1), q.dim(2), v.dim(2)};
+}
+
+// Scratch of every thread of the pool, counted as workspace.
+Tensor Slots(Device& device, int64_t slot_bytes) {
+  const MemoryScope scope(device, MemoryTag::kWorkspace);
+  const int64_t threads = device.context().pool().num_threads();
+  return Tensor::Empty(device, {threads, slot_bytes}, kU8);
+}
+
+// f32 sums for a gradient: the gradient itself when that is f32.
+Tensor Sums(const Tensor& gradient) {
+  if (!gradient || gradient.dtype() == kF32) return gradient;
+  const MemoryScope scope(gradient.device(), MemoryTag::kWorkspace);
+  return Tensor::Empty(gradient.device(), gradient.shape(), kF32);
+}
 
 struct AttentionNode final : autograd::Node {
   absl::string_view name() const override { return "attention"; }
@@ -45,12 +65,29 @@ struct AttentionNode final : autograd::Node {
     Tensor dk = needs_grad(1) ? EmptyLike(k) : Tensor();
     Tensor dv = needs_grad(2) ? EmptyLike(v) : Tensor();
     Tensor dsinks = needs_grad(3) ? EmptyLike(sinks) : Tensor();
-    Launch("attention.backward", kBackward, dout,
-           attention::BackwardArgs{dout.view(), q.view(), k.view(), v.view(),
-                                   sinks.view(), o.view(), lse.view(),
-                                   cu_seqlens, mask, dq.view(), dk.view(),
-                                   dv.view(), dsinks.view()},
-           {&dout, &q, &k, &v, &sinks, &o, &lse}, {&dq, &dk, &dv, &dsinks});
+    attention::BackwardArgs args{
+        dout.view(), q.view(),   k.view(),     v.view(), sinks.view(),
+        o.view(),    lse.view(), cu_seqlens,   mask,     dq.view(),
+        dk.view(),   dv.view(),  dsinks.view()};
+    Tensor slots, delta, dq_sum, dk_sum, dv_sum;
+    if (q.dtype() != kF64) {
+      args.plan = std::make_shared<attention::BackwardPlan>(
+          attention::PlanBackward(SizesOf(q, k, v), mask, *cu_seqlens,
+                                  q.dtype(), q.device().context().isa()));
+      slots = Slots(q.device(), args.plan->slot_bytes);
+      delta = EmptyLike(lse);
+      dq_sum = Sums(dq);
+      dk_sum = Sums(dk);
+      dv_sum = Sums(dv);
+      args.slots = slots.view();
+      args.delta = delta.view();
+      args.dq_sum = dq_sum.view();
+      args.dk_sum = dk_sum.view();
+      args.dv_sum = dv_sum.view();
+    }
+    Launch("attention.backward", kBackward, dout, args,
+           {&dout, &q, &k, &v, &sinks, &o, &lse},
+           {&dq, &dk, &dv, &dsinks, &slots, &delta, &dq_sum, &dk_sum, &dv_sum});
     return {std::move(dq), std::move(dk), std::move(dv), std::move(dsinks)};
   }
   Tensor q, k, v, sinks;  // [T, N, Dqk], [T, G, Dqk], [T, G, Dv], [N]
@@ -118,11 +155,19 @@ Variable Attention(const Variable& q, const Variable& k, const Variable& v,
                            qv.dtype());
   Tensor lse =
       Tensor::Empty(qv.device(), {qv.dim(1), qv.dim(0)}, WideOf(qv.dtype()));
-  Launch("attention", kForward, qv,
-         attention::ForwardArgs{qv.view(), node->k.view(), node->v.view(),
-                                node->sinks.view(), node->cu_seqlens,
-                                node->mask, o.view(), lse.view()},
-         {&qv, &node->k, &node->v, &node->sinks}, {&o, &lse});
+  attention::ForwardArgs args{
+      qv.view(),        node->k.view(), node->v.view(), node->sinks.view(),
+      node->cu_seqlens, node->mask,     o.view(),       lse.view()};
+  Tensor slots;
+  if (qv.dtype() != kF64) {
+    args.plan = std::make_shared<attention::ForwardPlan>(
+        attention::PlanForward(SizesOf(qv, node->k, node->v), *node->cu_seqlens,
+                               qv.dtype(), qv.device().context().isa()));
+    slots = Slots(qv.device(), args.plan->slot_bytes);
+    args.slots = slots.view();
+  }
+  Launch("attention", kForward, qv, args,
+         {&qv, &node->k, &node->v, &node->sinks}, {&o, &lse, &slots});
   node->o = o;
   node->lse = std::move(lse);
   return autograd::Record(std::move(o), std::move(node), {&q, &k, &v, &sinks});

@@ -1,33 +1,15 @@
 #ifndef ESPALIER_OPS_ATTENTION_INTERNAL_KERNELS_H_
 #define ESPALIER_OPS_ATTENTION_INTERNAL_KERNELS_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "espalier/ops/attention/internal/plan.h"
 #include "espalier/runtime/device.h"
 #include "espalier/runtime/view.h"
 
 namespace espalier::attention {
-
-// Which keys a token sees, and the scale of the scores.
-struct Mask {
-  bool causal = true;
-  int64_t window = 0;
-  double scale = 1;
-  double soft_cap = 0;
-
-  // The keys [begin, end) that token t sees of its document [doc_begin,
-  // doc_end). Never empty.
-  int64_t KeyBegin(int64_t t, int64_t doc_begin) const {
-    return window > 0 ? std::max(doc_begin, t - window + 1) : doc_begin;
-  }
-  int64_t KeyEnd(int64_t t, int64_t doc_end) const {
-    if (causal) return t + 1;
-    return window > 0 ? std::min(doc_end, t + window) : doc_end;
-  }
-};
 
 struct ForwardArgs {
   View q;      // [T, N, Dqk]
@@ -38,6 +20,9 @@ struct ForwardArgs {
   Mask mask;
   View o;    // [T, N, Dv]
   View lse;  // [N, T] f32 (f64 for f64)
+  // Not for f64:
+  std::shared_ptr<const ForwardPlan> plan = {};
+  View slots = {};  // u8 [threads of the pool, plan->slot_bytes]
 };
 
 struct BackwardArgs {
@@ -45,14 +30,20 @@ struct BackwardArgs {
   std::shared_ptr<const std::vector<int32_t>> cu_seqlens;
   Mask mask;
   View dq, dk, dv, dsinks;  // each may be absent; dsinks as sinks
+  // Not for f64:
+  std::shared_ptr<const BackwardPlan> plan = {};
+  View slots = {};  // u8 [threads, plan->slot_bytes]
+  View delta = {};  // [N, T] f32
+  // f32, shaped as and present with dq, dk, dv; the same memory when those are
+  // f32.
+  View dq_sum = {}, dk_sum = {}, dv_sum = {};
 };
 
 void ForwardRef(const ForwardArgs& args, const Exec& exec);
 void BackwardRef(const BackwardArgs& args, const Exec& exec);
-void ForwardCpuF32(const ForwardArgs& args, const Exec& exec);
-void ForwardCpuBF16(const ForwardArgs& args, const Exec& exec);
-void BackwardCpuF32(const BackwardArgs& args, const Exec& exec);
-void BackwardCpuBF16(const BackwardArgs& args, const Exec& exec);
+// f32 and bf16.
+void ForwardCpu(const ForwardArgs& args, const Exec& exec);
+void BackwardCpu(const BackwardArgs& args, const Exec& exec);
 
 }  // namespace espalier::attention
 
