@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kKBlockWords = 512;
 constexpr int64_t kMBlock = 1024;
 constexpr int64_t kNBlock = 2048;
-constexpr int64_t kMTask = 168;  // of packed A, resident in L2
-constexpr int64_t kNTask = 256;
+constexpr int64_t kMTask = 252;  // of packed A, resident in L2
+constexpr int64_t kNTask = 128;
 constexpr int64_t kKAlign = 32;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }

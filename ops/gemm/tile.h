@@ -25,6 +25,7 @@
 namespace espalier::gemm {
 
 inline constexpr int kLanes = 16;
+inline constexpr int kPrefetchLines = 32;
 
 // What the products are computed in: f32 operands by f32 FMA; bf16 pairs with
 // f32 accumulation, natively or, where the ISA has no bf16 dot product, widened
@@ -91,6 +92,11 @@ struct TileArgs {
   float* c = nullptr;
   int64_t c_stride = 0;  // floats
   const Finish* finish = nullptr;
+  // What to bring into L2 on the way, null for nothing: at word w the line at
+  // prefetch + w / kPrefetchLines * prefetch_step + w % kPrefetchLines * 64
+  // bytes. Need not be readable memory.
+  const void* prefetch = nullptr;
+  int64_t prefetch_step = kPrefetchLines * 64;
 };
 
 // One instruction set's kernels for one Compute. Immutable, lives for ever.

@@ -14,34 +14,49 @@ void RunTile(const TileArgs& args) {
 #pragma GCC unroll 16
     for (int v = 0; v < V * W; ++v) acc[r][v] = Simd::Zero();
   }
-  if (args.store != TileStore::kFinish) {
-    for (int r = 0; r < args.rows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < V; ++v) {
-        __builtin_prefetch(args.c + r * args.c_stride + v * kLanes, 1);
-      }
-    }
-  }
   const uint32_t* a = args.a;
   const uint32_t* b[V];
 #pragma GCC unroll 16
   for (int v = 0; v < V; ++v) b[v] = args.b + v * args.b_stride;
-  const int64_t num_words = args.num_words;
-#pragma GCC unroll 2
-  for (int64_t k = 0; k < num_words; ++k) {
-    typename Simd::Vec panel[V * W];
+  // A line ahead is fetched at every step; without a wish, one that is here.
+  const bool wish = args.prefetch != nullptr;
+  const char* ahead = wish ? static_cast<const char*>(args.prefetch)
+                           : reinterpret_cast<const char*>(args.a);
+  const int64_t ahead_step = wish ? 64 : 0;
+  for (int64_t begin = 0; begin < args.num_words; begin += kPrefetchLines) {
+    const int64_t left = args.num_words - begin;
+    const int64_t words = left < kPrefetchLines ? left : kPrefetchLines;
+    if (left <= kPrefetchLines && args.store != TileStore::kFinish) {
+      for (int r = 0; r < args.rows; ++r) {
 #pragma GCC unroll 16
-    for (int v = 0; v < V * W; ++v) {
-      panel[v] = Simd::Load(b[v / W] + k * kLanes + v % W * Simd::kWidth);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const typename Simd::Vec x = Simd::Broadcast(a + k * kPitch + r);
-#pragma GCC unroll 16
-      for (int v = 0; v < V * W; ++v) {
-        acc[r][v] = Simd::Dot(acc[r][v], x, panel[v]);
+        for (int v = 0; v < V; ++v) {
+          __builtin_prefetch(args.c + r * args.c_stride + v * kLanes, 1);
+        }
       }
     }
+    const char* line = ahead;
+#pragma GCC unroll 2
+    for (int64_t k = 0; k < words; ++k) {
+      __builtin_prefetch(line, 0, 2);
+      line += ahead_step;
+      typename Simd::Vec panel[V * W];
+#pragma GCC unroll 16
+      for (int v = 0; v < V * W; ++v) {
+        panel[v] = Simd::Load(b[v / W] + k * kLanes + v % W * Simd::kWidth);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const typename Simd::Vec x = Simd::Broadcast(a + k * kPitch + r);
+#pragma GCC unroll 16
+        for (int v = 0; v < V * W; ++v) {
+          acc[r][v] = Simd::Dot(acc[r][v], x, panel[v]);
+        }
+      }
+    }
+    a += words * kPitch;
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) b[v] += words * kLanes;
+    if (wish) ahead += args.prefetch_step;
   }
   const bool full = args.cols == V * kLanes;
   if (full && args.store == TileStore::kStore) {

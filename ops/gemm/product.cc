@@ -1,0 +1,218 @@
+#include "espalier/ops/gemm/internal/product.h"
+
+#include <algorithm>
+
+namespace espalier::gemm {
+namespace {
+
+constexpr int64_t kPackGroup = 4;  // panels packed by one task
+
+}  // namespace
+
+Product::Product(const GemmArgs& args, const Tile& tile, const Plan& plan,
+                 ThreadPool* pool, void* workspace)
+    : args_(args),
+      tile_(tile),
+      plan_(plan),
+      pool_(pool),
+      packed_a_(static_cast<uint32_t*>(workspace)),
+      packed_b_(packed_a_ + plan.a_bytes / 4),
+      partial_(reinterpret_cast<float*>(packed_b_ + plan.b_bytes / 4)) {}
+
+void Product::Run() {
+  const int64_t num_steps = CeilDiv(args_.m, plan_.m_block) *
+                            CeilDiv(args_.n, plan_.n_block) *
+                            plan_.num_k_blocks;
+  for (int64_t index = 0; index < num_steps; ++index) {
+    step_ = StepAt(index);
+    words_ = tile_.words(step_.num_k);
+    // B stays from one block of rows to the next if K is one block.
+    PackOperands(index == 0 || plan_.num_k_blocks > 1 || step_.m0 == 0);
+    if (index + 1 < num_steps) {
+      const Step next = StepAt(index + 1);
+      RunStep(&next);
+    } else {
+      RunStep(nullptr);
+    }
+  }
+}
+
+Product::Step Product::StepAt(int64_t index) const {
+  const int64_t block = index % plan_.num_k_blocks;
+  const int64_t m_blocks = CeilDiv(args_.m, plan_.m_block);
+  Step step;
+  step.first = block == 0;
+  step.last = block + 1 == plan_.num_k_blocks;
+  step.k0 = block * plan_.k_block;
+  step.num_k = std::min(plan_.k_block, args_.k - step.k0);
+  step.m0 = index / plan_.num_k_blocks % m_blocks * plan_.m_block;
+  step.rows = std::min(plan_.m_block, args_.m - step.m0);
+  step.n0 = index / plan_.num_k_blocks / m_blocks * plan_.n_block;
+  step.columns = std::min(plan_.n_block, args_.n - step.n0);
+  return step;
+}
+
+void Product::PackOperands(bool with_b) {
+  const int64_t a_tasks =
+      CeilDiv(CeilDiv(step_.rows, plan_.tile_rows), kPackGroup);
+  const int64_t b_tasks =
+      with_b && args_.packed_b == nullptr
+          ? CeilDiv(CeilDiv(step_.columns, kLanes), kPackGroup)
+          : 0;
+  ForEach(pool_, a_tasks + b_tasks, [this, a_tasks](int64_t task) {
+    if (task < a_tasks) {
+      PackA(task * kPackGroup);
+    } else {
+      PackB((task - a_tasks) * kPackGroup);
+    }
+  });
+}
+
+void Product::PackA(int64_t panel) {
+  const int64_t lane = panel * plan_.tile_rows;
+  const int64_t stride = words_ * tile_.a_pitch;
+  tile_.pack_a({.operand = args_.a,
+                .lane_begin = step_.m0 + lane,
+                .num_lanes = std::min<int64_t>(kPackGroup * plan_.tile_rows,
+                                               step_.rows - lane),
+                .k_begin = step_.k0,
+                .num_k = step_.num_k,
+                .panel_lanes = plan_.tile_rows,
+                .out = packed_a_ + panel * stride,
+                .out_stride = stride});
+}
+
+void Product::PackB(int64_t panel) {
+  const int64_t lane = panel * kLanes;
+  const int64_t stride = words_ * kLanes;
+  const PackArgs pack = {
+      .operand = args_.b,
+      .lane_begin = step_.n0 + lane,
+      .num_lanes = std::min<int64_t>(kPackGroup * kLanes, step_.columns - lane),
+      .k_begin = step_.k0,
+      .num_k = step_.num_k,
+      .panel_lanes = kLanes,
+      .out = packed_b_ + panel * stride,
+      .out_stride = stride};
+  if (args_.pack_b != nullptr) {
+    args_.pack_b(args_.pack_b_source, tile_, pack);
+  } else {
+    tile_.pack_b(pack);
+  }
+}
+
+void Product::RunStep(const Step* next) {
+  const int64_t m_tasks = CeilDiv(step_.rows, plan_.m_task);
+  const int64_t n_tasks = CeilDiv(step_.columns, plan_.n_task);
+  Strips a, b;
+  if (next != nullptr) {
+    a = StripsOf(args_.a, next->m0, next->rows, next->k0, next->num_k);
+    if (args_.packed_b == nullptr) {
+      b = StripsOf(args_.b, next->n0, next->columns, next->k0, next->num_k);
+    }
+  }
+  const int64_t num_tasks = m_tasks * n_tasks;
+  ForEach(pool_, num_tasks, [&](int64_t task) {
+    RunTask(task / n_tasks * plan_.m_task, task % n_tasks * plan_.n_task,
+            Ahead(a, b, task, num_tasks));
+  });
+}
+
+// A piece of C at (m, n) of the current block.
+void Product::RunTask(int64_t m, int64_t n, Ahead ahead) const {
+  const int64_t m_end = std::min(m + plan_.m_task, step_.rows);
+  const int64_t n_end = std::min(n + plan_.n_task, step_.columns);
+  const int64_t tile_columns = int64_t{plan_.tile_vectors} * kLanes;
+  for (int64_t j = n; j < n_end; j += tile_columns) {
+    TileArgs next_columns;
+    const int64_t next_j = j + tile_columns;
+    if (next_j < step_.columns) FindB(next_j, next_columns);
+    int64_t next_panels =
+        CeilDiv(std::min(tile_columns, step_.columns - next_j), kLanes);
+    for (int64_t i = m; i < m_end; i += plan_.tile_rows) {
+      TileArgs run;
+      FindB(j, run);
+      run.num_words = words_;
+      run.a = packed_a_ + i / plan_.tile_rows * words_ * tile_.a_pitch;
+      run.rows =
+          static_cast<int>(std::min<int64_t>(plan_.tile_rows, m_end - i));
+      run.cols = static_cast<int>(std::min(tile_columns, n_end - j));
+      if (next_panels > 0) {
+        run.prefetch = next_columns.b;
+        next_columns.b += next_columns.b_stride;
+        --next_panels;
+      } else {
+        ahead.AddTo(run);
+      }
+      RunTile(i, j, run);
+    }
+  }
+}
+
+void Product::FindB(int64_t j, TileArgs& run) const {
+  if (args_.packed_b == nullptr) {
+    run.b_stride = words_ * kLanes;
+    run.b = packed_b_ + j / kLanes * run.b_stride;
+    return;
+  }
+  run.b_stride = tile_.words(args_.k) * kLanes;
+  run.b = args_.packed_b + (step_.n0 + j) / kLanes * run.b_stride +
+          tile_.words(step_.k0) * kLanes;
+}
+
+void Product::RunTile(int64_t i, int64_t j, TileArgs& run) const {
+  Finish finish;
+  run.finish = &finish;
+  if (args_.c_dtype == kF32) {
+    StoreF32(i, j, run, finish);
+  } else {
+    StoreRounded(i, j, run, finish);
+  }
+  tile_.run(run);
+}
+
+void Product::SetOut(int64_t i, int64_t j, Finish& finish) const {
+  const int64_t row = step_.m0 + i;
+  const int64_t column = step_.n0 + j;
+  finish.alpha = args_.alpha;
+  finish.beta = args_.beta;
+  if (step_.last && args_.bias != nullptr) {
+    finish.bias = Advance(args_.bias, column, args_.bias_dtype);
+    finish.bias_dtype = args_.bias_dtype;
+  }
+  finish.out = Advance(args_.c, row * args_.c_stride + column, args_.c_dtype);
+  finish.out_stride = args_.c_stride;
+  finish.out_dtype = args_.c_dtype;
+}
+
+// C itself carries the sums of the blocks of K.
+void Product::StoreF32(int64_t i, int64_t j, TileArgs& run,
+                       Finish& finish) const {
+  SetOut(i, j, finish);
+  if (!step_.first) finish.beta = 1;
+  run.store = TileStore::kFinish;
+  if (finish.alpha == 1 && finish.bias == nullptr) {
+    if (finish.beta == 0) run.store = TileStore::kStore;
+    if (finish.beta == 1) run.store = TileStore::kAdd;
+  }
+  run.c = static_cast<float*>(finish.out);
+  run.c_stride = finish.out_stride;
+}
+
+// The workspace carries the sums; C is written once.
+void Product::StoreRounded(int64_t i, int64_t j, TileArgs& run,
+                           Finish& finish) const {
+  float* partial = partial_ + i * partial_stride() + j;
+  if (!step_.last) {
+    run.store = step_.first ? TileStore::kStore : TileStore::kAdd;
+    run.c = partial;
+    run.c_stride = partial_stride();
+    return;
+  }
+  SetOut(i, j, finish);
+  run.store = TileStore::kFinish;
+  finish.partial = step_.first ? nullptr : partial;
+  finish.partial_stride = partial_stride();
+}
+
+}  // namespace espalier::gemm
