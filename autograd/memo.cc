@@ -88,22 +88,21 @@ bool Recomputing() {
   return false;
 }
 
-RngPosition RngStream::Take(uint64_t count) {
+RandomRun RngStream::Take(uint64_t count) {
   const internal::Keepers keepers = internal::FindKeepers(Keep::kDecision);
-  RngPosition position = next_;
+  RandomRun run{rng_, position_};
   if (keepers.source != nullptr) {
     internal::MemoStore& store = *keepers.source->store;
-    ESPALIER_CHECK(store.next_position < store.positions.size(),
-                   "recompute region '", *keepers.source->name,
+    ESPALIER_CHECK(store.next_run < store.runs.size(), "recompute region '",
+                   *keepers.source->name,
                    "' runs differently: more random numbers");
-    position = store.positions[store.next_position++];
+    run = store.runs[store.next_run++];
   } else {
-    next_.counter += count;
+    constexpr uint64_t kBatch = Rng::kBatch;
+    position_ += (count + kBatch - 1) / kBatch * kBatch;
   }
-  if (keepers.sink != nullptr) {
-    keepers.sink->store->positions.push_back(position);
-  }
-  return position;
+  if (keepers.sink != nullptr) keepers.sink->store->runs.push_back(run);
+  return run;
 }
 
 }  // namespace autograd

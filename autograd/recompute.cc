@@ -91,7 +91,7 @@ std::vector<Variable> RecomputeNode::Replay(
   const ModeScope<RegionFrame*> scope(&AutogradMode::frame, &frame);
   std::vector<Variable> outputs = fn(inputs);
   ESPALIER_CHECK(store_.next_entry == store_.entries.size() &&
-                     store_.next_position == store_.positions.size(),
+                     store_.next_run == store_.runs.size(),
                  "recompute region '", *name_,
                  "' runs differently: it ends before ",
                  store_.next_entry < store_.entries.size()

@@ -18,8 +18,8 @@ enum class RecomputePolicy : uint8_t {
   kSelective,  // its inputs and what front doors mark Keep::kExpensive
   kFull,       // its inputs
 };
-// Both recomputing policies also keep Keep::kDecision results and the positions
-// that RngStream::Take handed out (autograd/memo.h, autograd/rng_stream.h).
+// Both recomputing policies also keep Keep::kDecision results and which numbers
+// RngStream::Take handed out (autograd/memo.h, autograd/rng_stream.h).
 
 using RegionFn =
     std::function<std::vector<Variable>(absl::Span<const Variable>)>;

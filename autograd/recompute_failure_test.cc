@@ -114,7 +114,7 @@ TEST(RecomputeFailureTest, DifferentSecondRunIsRefused) {
                         return std::vector<Variable>{TinySin(Leaf(2, 1))};
                       }),
               HasSubstr("result 0 is f64 [2] on cpu, before f64 [1]"));
-  autograd::RngStream rng(1, 1);
+  autograd::RngStream rng({1, 1});
   const auto take = [&rng](int count) {
     return [&rng, count](Inputs in) {
       for (int i = 0; i < count; ++i) (void)rng.Take(4);

@@ -3,34 +3,34 @@
 
 #include <cstdint>
 
+#include "espalier/runtime/rng.h"
+
 namespace espalier::autograd {
 
-// Names the first of a run of random numbers: number i of the run is
-// f(seed, stream, counter + i), whoever computes it.
-struct RngPosition {
-  uint64_t seed = 0;
-  uint64_t stream = 0;
-  uint64_t counter = 0;
-  friend bool operator==(const RngPosition& a, const RngPosition& b) {
-    return a.seed == b.seed && a.stream == b.stream && a.counter == b.counter;
-  }
+// Numbers first, first + 1, .. of a stream; `first` is a multiple of
+// Rng::kBatch.
+struct RandomRun {
+  Rng rng;
+  uint64_t first = 0;
 };
 
-// Deals out the numbers of one stream in order. An op with randomness takes
-// its run here and hands the position to its kernel. Where a recompute region
-// runs again, Take answers what it answered the first time and moves nothing.
+// Deals out the numbers of one stream in order. An op with randomness takes a
+// run of them here and hands it to its kernel. Where a recompute region runs
+// again, Take answers what it answered the first time and moves nothing.
 // Thread-compatible.
 class RngStream {
  public:
-  RngStream(uint64_t seed, uint64_t stream) : next_{seed, stream, 0} {}
-  // The next `count` numbers.
-  RngPosition Take(uint64_t count);
-  // The position of the next number; for checkpoints.
-  const RngPosition& position() const { return next_; }
-  void set_position(const RngPosition& position) { next_ = position; }
+  explicit RngStream(const Rng& rng, uint64_t position = 0)
+      : rng_(rng), position_(position) {}
+  // The next `count` numbers, rounded up to whole batches.
+  RandomRun Take(uint64_t count);
+  // Where the next run starts: saved and restored by checkpoints.
+  uint64_t position() const { return position_; }
+  void set_position(uint64_t position) { position_ = position; }
 
  private:
-  RngPosition next_;
+  Rng rng_;
+  uint64_t position_;
 };
 
 }  // namespace espalier::autograd

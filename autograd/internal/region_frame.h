@@ -24,8 +24,8 @@ struct MemoStore {
   };
   std::vector<Entry> entries;
   size_t next_entry = 0;
-  std::vector<autograd::RngPosition> positions;
-  size_t next_position = 0;
+  std::vector<autograd::RandomRun> runs;
+  size_t next_run = 0;
 };
 
 // A run of a region's fn; the frames of a thread form a stack.

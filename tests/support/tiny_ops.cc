@@ -104,13 +104,11 @@ Variable TinyExpensive(const Variable& a, const Variable& b, int* runs) {
 
 Variable TinyDropout(const Variable& x, autograd::RngStream& rng) {
   const Tensor& v = x.value();
-  const autograd::RngPosition position =
+  const autograd::RandomRun run =
       rng.Take(static_cast<uint64_t>(v.num_elements()));
-  uint64_t counter = position.counter;
+  uint64_t i = run.first;
   Tensor mask = Zip(v, Tensor(), [&](double, double) {
-    uint64_t bits = (position.seed * 31 + position.stream) * 31 + counter++;
-    bits *= 0x9e3779b97f4a7c15u;
-    return (bits >> 40) % 3 == 0 ? 0.0 : 2.0;
+    return run.rng.Float(i++) < 0.5f ? 0.0 : 2.0;
   });
   return RecordMasked(x, std::move(mask), "tiny_dropout");
 }
