@@ -1,0 +1,67 @@
+#include "espalier/ops/cast/cast.h"
+
+#include <cmath>
+#include <limits>
+
+#include "espalier/autograd/backward.h"
+#include "espalier/runtime/guard.h"
+#include "espalier/tests/support/compare.h"
+#include "espalier/tests/support/op_check.h"
+
+namespace espalier {
+namespace {
+
+TEST(CastTest, EveryPairEqualsRoundingElementByElement) {
+  for (const int64_t n : {0, 1, 17, 40000}) {
+    const std::vector<double> values = ToDoubles(test::Normal({n}, 3).value());
+    for (const Isa isa : test::RunnableIsas()) {
+      for (const int threads : {1, 2, 3, 7}) {
+        Device& device = test::ContextFor(isa, threads).cpu();
+        for (const DType from : {kF64, kF32, kBF16, kF16}) {
+          const Tensor x = test::FromDoubles(device, {n}, from, values);
+          for (const DType to : {kF64, kF32, kBF16, kF16}) {
+            EXPECT_TRUE(test::SameBits(
+                Cast(x, to), test::FromDoubles(device, {n}, to, ToDoubles(x))))
+                << ToString(from) << " to " << ToString(to);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CastTest, InfinityAndNanSurvive) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const Isa isa : test::RunnableIsas()) {
+    Device& device = test::ContextFor(isa, 1).cpu();
+    const Tensor x = test::FromDoubles(device, {3}, kF32,
+                                       {infinity, -infinity, std::nan("")});
+    const std::vector<double> y = ToDoubles(Cast(x, kBF16));
+    EXPECT_EQ(y[0], infinity);
+    EXPECT_EQ(y[1], -infinity);
+    EXPECT_TRUE(std::isnan(y[2]));
+  }
+}
+
+TEST(CastTest, GradientIsCastBackAndSameDtypeIsTheSame) {
+  const Variable x(test::FromDoubles(test::Cpu(), {2}, kF32, {1, 2}),
+                   /*needs_grad=*/true);
+  const Variable y = Cast(x, kBF16);
+  autograd::Backward(y, test::FromDoubles(test::Cpu(), {2}, kBF16, {3, -0.5}));
+  EXPECT_TRUE(test::SameBits(
+      x.grad(), test::FromDoubles(test::Cpu(), {2}, kF32, {3, -0.5})));
+  EXPECT_TRUE(Cast(x, kF32).value().SharesStorage(x.value()));
+}
+
+TEST(CastTest, RefusesIntegers) {
+  const Tensor x = Tensor::Zeros(test::Cpu(), {2}, kI32);
+  EXPECT_EQ(internal::Guard([&] { Cast(x, kF32); }).code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(internal::Guard([&] {
+              Cast(Tensor::Zeros(test::Cpu(), {2}, kF32), kI32);
+            }).code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace espalier
