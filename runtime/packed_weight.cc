@@ -98,77 +98,69 @@ float ScaleAt(const View& scales, int64_t offset) {
   }
 }
 
-// Reads codes and scales of one element in the tensors' own order.
-struct Reader {
-  const PackedWeight& weight;
-  View codes;
-  View scales;
+bool InLanes(const PackedView& w) { return w.layout == PackedLayout::kLanes; }
 
-  bool lanes() const { return weight.layout() == PackedLayout::kLanes; }
-  // Lanes: index of the 16-wide line of the row's strip at position `unit` of
-  // `units` along in.
-  int64_t Line(int64_t row, int64_t unit, int64_t units) const {
-    const int64_t strip = row / kPackedStrip;
-    const int64_t strips = CeilDiv(weight.out_features(), kPackedStrip);
-    const int64_t first = strip / kPanelStrips * kPanelStrips;
-    const int64_t width = std::min(kPanelStrips, strips - first);
-    return first * units + unit * width + strip - first;
+// Lanes: index of the 16-wide line of the row's strip at position `unit` of
+// `units` along in.
+int64_t LineIndex(const PackedView& w, int64_t row, int64_t unit,
+                  int64_t units) {
+  const int64_t strip = row / kPackedStrip;
+  const int64_t strips = CeilDiv(w.out, kPackedStrip);
+  const int64_t first = strip / kPanelStrips * kPanelStrips;
+  const int64_t width = std::min(kPanelStrips, strips - first);
+  return first * units + unit * width + strip - first;
+}
+
+const uint8_t* RowUnit(const PackedView& w, int64_t row, int64_t unit) {
+  return w.codes.data<uint8_t>() +
+         (row * w.codes.stride(0) + unit) * SizeOf(w.codes.dtype);
+}
+
+uint32_t Word(const uint8_t* bytes) {
+  return static_cast<uint32_t>(bytes[0]) |
+         static_cast<uint32_t>(bytes[1]) << 8 |
+         static_cast<uint32_t>(bytes[2]) << 16 |
+         static_cast<uint32_t>(bytes[3]) << 24;
+}
+
+uint8_t Nibble(const PackedView& w, int64_t row, int64_t column) {
+  const int64_t i = column % 8;
+  const int64_t lane = row % kPackedStrip;
+  const bool int4 = w.format == PackedFormat::kInt4;
+  if (!InLanes(w)) {
+    return int4 ? Word(RowUnit(w, row, column / 8)) >> (4 * i) & 15
+                : *RowUnit(w, row, column / 2) >> (4 * (i % 2)) & 15;
   }
-  const uint8_t* RowByte(int64_t row, int64_t unit) const {
-    return codes.data<uint8_t>() +
-           (row * codes.stride(0) + unit) * SizeOf(codes.dtype);
+  const uint8_t* line = w.codes.data<uint8_t>() +
+                        64 * LineIndex(w, row, column / 8, CeilDiv(w.in, 8));
+  if (int4) {  // word 2c + i % 2 serves lanes c and c + 8
+    return Word(line + 4 * (2 * (lane % 8) + i % 2)) >>
+               (8 * (i / 2) + 4 * (lane / 8)) &
+           15;
   }
-  static uint32_t Word(const uint8_t* bytes) {
-    return static_cast<uint32_t>(bytes[0]) |
-           static_cast<uint32_t>(bytes[1]) << 8 |
-           static_cast<uint32_t>(bytes[2]) << 16 |
-           static_cast<uint32_t>(bytes[3]) << 24;
+  // even columns in the low half of the lane's word, odd ones in the high half
+  return Word(line + 4 * lane) >> (4 * (i / 2) + 16 * (i % 2)) & 15;
+}
+
+uint8_t Byte(const PackedView& w, int64_t row, int64_t column) {
+  if (!InLanes(w)) return *RowUnit(w, row, column);
+  const int64_t lane = row % kPackedStrip;
+  return w.codes
+      .data<uint8_t>()[64 * LineIndex(w, row, column / 4, CeilDiv(w.in, 4)) +
+                       lane / 4 * 16 + column % 4 / 2 * 8 + lane % 4 * 2 +
+                       column % 2];
+}
+
+int64_t ScaleOffset(const PackedView& w, int64_t row, int64_t column) {
+  if (w.format == PackedFormat::kFp8Block) {
+    return row / kFp8BlockSide * w.scales.stride(0) +
+           column / kFp8BlockSide * w.scales.stride(1);
   }
-  uint8_t Nibble(int64_t row, int64_t column) const {
-    const int64_t i = column % 8;
-    if (lanes()) {  // even columns in the low half of a word, odd in the high
-      const int64_t units = CeilDiv(weight.in_features(), 8);
-      const uint8_t* word = codes.data<uint8_t>() +
-                            64 * Line(row, column / 8, units) +
-                            4 * (row % kPackedStrip);
-      return Word(word) >> (4 * (i / 2) + 16 * (i % 2)) & 15;
-    }
-    if (weight.format() == PackedFormat::kInt4) {
-      return Word(RowByte(row, column / 8)) >> (4 * i) & 15;
-    }
-    return *RowByte(row, column / 2) >> (4 * (i % 2)) & 15;
-  }
-  uint8_t Byte(int64_t row, int64_t column) const {
-    if (!lanes()) return *RowByte(row, column);
-    const int64_t units = CeilDiv(weight.in_features(), 4);
-    const int64_t lane = row % kPackedStrip;
-    return codes
-        .data<uint8_t>()[64 * Line(row, column / 4, units) + lane / 4 * 16 +
-                         column % 4 / 2 * 8 + lane % 4 * 2 + column % 2];
-  }
-  int64_t ScaleOffset(int64_t row, int64_t column) const {
-    if (weight.format() == PackedFormat::kFp8Block) {
-      return row / kFp8BlockSide * scales.stride(0) +
-             column / kFp8BlockSide * scales.stride(1);
-    }
-    const int64_t group = column / weight.group();
-    if (!lanes()) return row * scales.stride(0) + group * scales.stride(1);
-    const int64_t groups = CeilDiv(weight.in_features(), weight.group());
-    return kPackedStrip * Line(row, group, groups) + row % kPackedStrip;
-  }
-  double Value(int64_t row, int64_t column) const {
-    const double scale = ScaleAt(scales, ScaleOffset(row, column));
-    switch (weight.format()) {
-      case PackedFormat::kMxfp4:
-        return DecodeE2m1(Nibble(row, column)) * scale;
-      case PackedFormat::kInt4:
-        return DecodeInt4(Nibble(row, column)) * scale;
-      case PackedFormat::kFp8Block:
-        break;
-    }
-    return DecodeE4m3(Byte(row, column)) * scale;
-  }
-};
+  const int64_t group = column / w.group;
+  if (!InLanes(w)) return row * w.scales.stride(0) + group;
+  return kPackedStrip * LineIndex(w, row, group, CeilDiv(w.in, w.group)) +
+         row % kPackedStrip;
+}
 
 }  // namespace
 
@@ -330,19 +322,38 @@ double DecodeE8m0(uint8_t code) {
   return std::ldexp(1.0, static_cast<int>(code) - 127);
 }
 
+double DecodeElement(const PackedView& weight, int64_t row, int64_t column) {
+  const double scale = ScaleAt(weight.scales, ScaleOffset(weight, row, column));
+  switch (weight.format) {
+    case PackedFormat::kMxfp4:
+      return DecodeE2m1(Nibble(weight, row, column)) * scale;
+    case PackedFormat::kInt4:
+      return DecodeInt4(Nibble(weight, row, column)) * scale;
+    case PackedFormat::kFp8Block:
+      break;
+  }
+  return DecodeE4m3(Byte(weight, row, column)) * scale;
+}
+
+PackedView PackedWeight::view() const {
+  return {format_, layout_, group_, out_, in_, codes_.view(), scales_.view()};
+}
+
 Tensor DecodeReference(const PackedWeight& weight, DType dtype) {
   ESPALIER_CHECK(dtype == kF64 || dtype == kF32 || dtype == kBF16, "decode to ",
                  ToString(dtype));
   Device& cpu = weight.device().context().cpu();
   const Tensor codes = weight.codes().ToHost();
   const Tensor scales = weight.scales().ToHost();
-  const Reader reader{weight, codes.view(), scales.view()};
+  PackedView source = weight.view();
+  source.codes = codes.view();
+  source.scales = scales.view();
   Tensor result = Tensor::Empty(cpu, weight.shape(), dtype);
   const View view = result.view();
   int64_t i = 0;
   for (int64_t row = 0; row < weight.out_features(); ++row) {
     for (int64_t column = 0; column < weight.in_features(); ++column, ++i) {
-      const double value = reader.Value(row, column);
+      const double value = DecodeElement(source, row, column);
       if (dtype == kF64) {
         view.data<double>()[i] = value;
       } else if (dtype == kF32) {

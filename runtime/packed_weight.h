@@ -38,6 +38,17 @@ inline constexpr int64_t kPanelStrips = 3;
 // Side of a scale block of kFp8Block.
 inline constexpr int64_t kFp8BlockSide = 128;
 
+// What a kernel sees of a PackedWeight: no ownership, no checks.
+struct PackedView {
+  PackedFormat format = PackedFormat::kMxfp4;
+  PackedLayout layout = PackedLayout::kRows;
+  int64_t group = 0;
+  int64_t out = 0;
+  int64_t in = 0;
+  View codes;
+  View scales;
+};
+
 // A frozen weight in its packed format: what matmul ops take in place of a
 // dense one. A handle on two tensors; copying copies the handle.
 // Thread-compatible, immutable.
@@ -80,6 +91,9 @@ class PackedWeight {
   const Tensor& scales() const { return scales_; }
   Device& device() const { return codes_.device(); }
 
+  // What kernels are given.
+  PackedView view() const;
+
   // Bytes of codes and scales, wherever they are.
   int64_t bytes() const { return codes_.num_bytes() + scales_.num_bytes(); }
   // Of these, what is not mapped file pages.
@@ -115,6 +129,9 @@ double DecodeE2m1(uint8_t nibble);  // 0..15; 8 is -0
 double DecodeE4m3(uint8_t code);    // E4M3FN; 0x7f and 0xff are NaN
 double DecodeE8m0(uint8_t code);    // 2^(code - 127); 255 is NaN
 inline int DecodeInt4(uint8_t nibble) { return static_cast<int>(nibble) - 8; }
+
+// value(code) * scale of one element in host-addressable memory, exact.
+double DecodeElement(const PackedView& weight, int64_t row, int64_t column);
 
 // W [out, in] on the cpu device, from either layout.
 //   f64   value(code) * scale, exact

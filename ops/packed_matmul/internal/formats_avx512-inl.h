@@ -1,0 +1,321 @@
+// Codes to bf16 pairs in registers. Included inside the anonymous namespace of
+// an AVX512-BF16 translation unit, after immintrin.h and packed_weight.h.
+//
+// Everything goes by chunks of 32 input features, which lie in one scale group
+// of every format. A format F gives:
+//   F::kLines         64-byte lines of a chunk in the lane layout
+//   F::kLineColumns   input features of a line
+//   F::Scales         of 16 output features over one chunk
+//   F::Words(line, scales, w)  kLineColumns / 2 words of 16 lanes: the pair
+//                     (even k low, odd k high) of each output feature
+// The value of a word is bf16(f32(code * scale)); subnormal results count as
+// zero (vdpbf16ps reads them so).
+
+inline __m512i Load(const void* p) { return _mm512_loadu_si512(p); }
+
+inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+inline __mmask64 BytesMask(int64_t n) {
+  if (n >= 64) return ~__mmask64{0};
+  return n <= 0 ? 0 : ~__mmask64{0} >> (64 - n);
+}
+
+// E2M1 times 2^125 as bf16, twice over: vpermw reads 5 bits of its index, so
+// that the bit above a nibble does not matter. The scale 2^(s - 127) is then
+// the signed saturating addition of (s - 252) * 128: never above zero, it
+// lowers the exponent field of a value and leaves 0x8000, a zero, where it is.
+// Right for s in 2..252, which no other code path may skip checking.
+alignas(64) constexpr uint16_t kE2m1[32] = {
+    0x8000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
+    0x8000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40,
+    0x8000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
+    0x8000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40};
+constexpr float kE2m1Value[16] = {0,    0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                  -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+alignas(64) constexpr float kInt4Value[16] = {-8, -7, -6, -5, -4, -3, -2, -1,
+                                              0,  1,  2,  3,  4,  5,  6,  7};
+
+// E8M0 in both halves of each word, ready for _mm512_adds_epi16.
+inline __m512i E8m0Offsets(__m512i words) {
+  const __m512i both = _mm512_or_si512(words, _mm512_slli_epi32(words, 16));
+  return _mm512_slli_epi16(_mm512_sub_epi16(both, _mm512_set1_epi16(252)), 7);
+}
+
+inline bool IsPlainE8m0(uint8_t s) { return s >= 2 && s <= 252; }
+
+inline bool ArePlainE8m0(__m128i s) {
+  const __m128i low = _mm_sub_epi8(s, _mm_set1_epi8(2));
+  return _mm_cmpgt_epu8_mask(low, _mm_set1_epi8(static_cast<char>(250))) == 0;
+}
+
+inline float E8m0Value(uint8_t s) {
+  const uint32_t bits = s == 0     ? 0x00400000u
+                        : s == 255 ? 0x7fc00000u
+                                   : static_cast<uint32_t>(s) << 23;
+  return __builtin_bit_cast(float, bits);
+}
+
+inline uint32_t RoundToBf16(float value) {
+  const uint32_t word = __builtin_bit_cast(uint32_t, value);
+  if ((word & 0x7fffffffu) > 0x7f800000u) return (word >> 16) | 0x40u;
+  return (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
+}
+
+// Even nibbles of a word of 8 columns to its low half, odd ones to its high.
+inline uint32_t SplitNibbles(uint32_t word) {
+  uint32_t even = word & 0x0f0f0f0fu;
+  uint32_t odd = (word >> 4) & 0x0f0f0f0fu;
+  even = (even | even >> 4) & 0x00ff00ffu;
+  odd = (odd | odd >> 4) & 0x00ff00ffu;
+  return ((even | even >> 8) & 0xffffu) | (odd | odd >> 8) << 16;
+}
+
+struct Mxfp4 {
+  static constexpr int kLines = 4;
+  static constexpr int kLineColumns = 8;
+  using Scales = __m512i;
+
+  static Scales MakeScales(__m128i s) {
+    return E8m0Offsets(_mm512_cvtepu8_epi32(s));
+  }
+  static __m512i Word(__m512i index, Scales scales) {
+    return _mm512_adds_epi16(_mm512_permutexvar_epi16(index, Load(kE2m1)),
+                             scales);
+  }
+  static void Words(__m512i line, const Scales& scales, __m512i w[4]) {
+    w[0] = Word(line, scales);
+    w[1] = Word(_mm512_srli_epi32(line, 4), scales);
+    w[2] = Word(_mm512_srli_epi32(line, 8), scales);
+    w[3] = Word(_mm512_srli_epi32(line, 12), scales);
+  }
+  // Words of 8 columns in the order of memory instead.
+  static __m512i Pick(int pair) {  // nibbles 2 pair and 2 pair + 1
+    const int64_t low = 8 * pair | (8 * pair + 4) << 16;
+    return _mm512_set1_epi64(low | (low + 0x00200020) << 32);
+  }
+  static void RowWords(__m512i line, const Scales& scales, __m512i w[4]) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      w[i] = Word(_mm512_multishift_epi64_epi8(Pick(i), line), scales);
+    }
+  }
+  // The same for any scales; `line` as in memory order if `rows`.
+  static void SlowWords(__m512i line, bool rows, __m128i s, __m512i w[4]) {
+    alignas(64) uint32_t codes[16];
+    alignas(64) uint32_t words[4][16];
+    uint8_t scale[16];
+    _mm512_store_si512(codes, line);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(scale), s);
+    for (int lane = 0; lane < 16; ++lane) {
+      const uint32_t split = rows ? SplitNibbles(codes[lane]) : codes[lane];
+      const float factor = E8m0Value(scale[lane]);
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t low = split >> (4 * i) & 15;
+        const uint32_t high = split >> (16 + 4 * i) & 15;
+        words[i][lane] = RoundToBf16(kE2m1Value[low] * factor) |
+                         RoundToBf16(kE2m1Value[high] * factor) << 16;
+      }
+    }
+    for (int i = 0; i < 4; ++i) w[i] = Load(words[i]);
+  }
+};
+
+struct Int4 {
+  static constexpr int kLines = 4;
+  static constexpr int kLineColumns = 8;
+  // Scales of lanes 0 0 1 1 .. 7 7 and of 8 8 9 9 .. 15 15.
+  struct Scales {
+    __m512 low, high;
+  };
+
+  static Scales MakeScales(__m512 s) {
+    const __m512i low =
+        _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    return {_mm512_permutexvar_ps(low, s), _mm512_permutexvar_ps(high, s)};
+  }
+  static __m512 Value(__m512i index, __m512 scale) {
+    return _mm512_mul_ps(
+        _mm512_permutexvar_ps(index, _mm512_load_ps(kInt4Value)), scale);
+  }
+  template <int kPair>
+  static __m512i Word(__m512i line, const Scales& scales) {
+    const __m512i low = kPair == 0 ? line : _mm512_srli_epi32(line, 8 * kPair);
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+        Value(_mm512_srli_epi32(line, 8 * kPair + 4), scales.high),
+        Value(low, scales.low)));
+  }
+  static void Words(__m512i line, const Scales& scales, __m512i w[4]) {
+    w[0] = Word<0>(line, scales);
+    w[1] = Word<1>(line, scales);
+    w[2] = Word<2>(line, scales);
+    w[3] = Word<3>(line, scales);
+  }
+  // Words of 8 columns, one per lane, to the two-lane words of the layout:
+  // word 2c + p holds nibbles p, p + 2, .. of lane c (low) and c + 8 (high).
+  static __m512i ToLane(__m512i line) {
+    const __m512i nibbles = _mm512_set1_epi8(15);
+    const __m512i low =
+        _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    const __m512i shift =
+        _mm512_set_epi32(4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0);
+    const __m512i a = _mm512_and_si512(
+        _mm512_srlv_epi32(_mm512_permutexvar_epi32(low, line), shift), nibbles);
+    const __m512i b = _mm512_and_si512(
+        _mm512_srlv_epi32(_mm512_permutexvar_epi32(high, line), shift),
+        nibbles);
+    return _mm512_or_si512(a, _mm512_slli_epi32(b, 4));
+  }
+  // And back.
+  static __m512i FromLane(__m512i line) {
+    const __m512i nibbles = _mm512_set1_epi8(15);
+    const __m512i even =
+        _mm512_set_epi32(14, 12, 10, 8, 6, 4, 2, 0, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    const __m512i shift =
+        _mm512_set_epi32(4, 4, 4, 4, 4, 4, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i a = _mm512_and_si512(
+        _mm512_srlv_epi32(_mm512_permutexvar_epi32(even, line), shift),
+        nibbles);
+    const __m512i b = _mm512_and_si512(
+        _mm512_srlv_epi32(_mm512_permutexvar_epi32(odd, line), shift), nibbles);
+    return _mm512_or_si512(a, _mm512_slli_epi32(b, 4));
+  }
+  static void RowWords(__m512i line, const Scales& scales, __m512i w[4]) {
+    Words(ToLane(line), scales, w);
+  }
+};
+
+// bf16(f32(value * scale)) of the E4M3 magnitudes, in bytes: what vpermi2b
+// looks up with the low 7 bits of a code.
+struct E4m3Table {
+  alignas(64) uint8_t low[128];
+  uint8_t high[128];
+};
+
+struct E4m3Values {
+  float value[128];
+  constexpr E4m3Values() : value() {
+    for (int code = 0; code < 128; ++code) {
+      float x = static_cast<float>(code < 8 ? code : 8 + code % 8) / 512;
+      for (int e = 1; e < code / 8; ++e) x *= 2;
+      value[code] = x;
+    }
+    value[127] = __builtin_nanf("");
+  }
+};
+alignas(64) constexpr E4m3Values kE4m3;
+
+inline void MakeTable(float scale, E4m3Table* table) {
+  const __m512 s = _mm512_set1_ps(scale);
+#pragma GCC unroll 4
+  for (int i = 0; i < 128; i += 32) {
+    const __m512i w = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+        _mm512_mul_ps(_mm512_loadu_ps(kE4m3.value + i + 16), s),
+        _mm512_mul_ps(_mm512_loadu_ps(kE4m3.value + i), s)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(table->low + i),
+                        _mm512_cvtepi16_epi8(w));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(table->high + i),
+                        _mm512_cvtepi16_epi8(_mm512_srli_epi16(w, 8)));
+  }
+}
+
+struct Fp8 {
+  static constexpr int kLines = 8;
+  static constexpr int kLineColumns = 4;
+  using Scales = const E4m3Table*;
+
+  // Low and high bytes of the bf16 of 64 codes. A negative scale has its sign
+  // in the table, hence the xor.
+  static void Bytes(__m512i codes, Scales table, __m512i* low, __m512i* high) {
+    *low = _mm512_permutex2var_epi8(Load(table->low), codes,
+                                    Load(table->low + 64));
+    *high = _mm512_ternarylogic_epi32(
+        _mm512_permutex2var_epi8(Load(table->high), codes,
+                                 Load(table->high + 64)),
+        codes, _mm512_set1_epi8(static_cast<char>(0x80)), 0x78);
+  }
+  static void Words(__m512i line, const Scales& scales, __m512i w[2]) {
+    __m512i low, high;
+    Bytes(line, scales, &low, &high);
+    w[0] = _mm512_unpacklo_epi8(low, high);
+    w[1] = _mm512_unpackhi_epi8(low, high);
+  }
+  // Within 16 bytes: 4 lanes of 4 columns to 2 pairs of columns of 4 lanes.
+  // Its own inverse pairs with FromLane.
+  static __m512i ToLane(__m512i line) {
+    return _mm512_shuffle_epi8(
+        line, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2,
+                                                   3, 6, 7, 10, 11, 14, 15)));
+  }
+  static __m512i FromLane(__m512i line) {
+    return _mm512_shuffle_epi8(
+        line, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4,
+                                                   5, 12, 13, 6, 7, 14, 15)));
+  }
+  static void RowWords(__m512i line, const Scales& scales, __m512i w[2]) {
+    Words(ToLane(line), scales, w);
+  }
+};
+
+inline float ScaleValue(const View& scales, int64_t i) {
+  if (scales.dtype == kF32) return static_cast<const float*>(scales.pointer)[i];
+  const uint16_t half = static_cast<const uint16_t*>(scales.pointer)[i];
+  if (scales.dtype == kF16) return _cvtsh_ss(half);
+  return __builtin_bit_cast(float, static_cast<uint32_t>(half) << 16);
+}
+
+// 16 scales that stand together.
+inline __m512 ScaleValues(const View& scales, int64_t i) {
+  if (scales.dtype == kF32) {
+    return _mm512_loadu_ps(static_cast<const float*>(scales.pointer) + i);
+  }
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(
+      static_cast<const uint16_t*>(scales.pointer) + i));
+  if (scales.dtype == kF16) return _mm512_cvtph_ps(half);
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+// Where a strip's lines stand in the lane layout.
+struct StripLines {
+  int64_t first;  // line of position 0
+  int64_t width;  // lines between positions
+};
+inline StripLines LinesOf(const PackedView& weight, int64_t strip,
+                          int64_t units) {
+  const int64_t strips = (weight.out + kPackedStrip - 1) / kPackedStrip;
+  const int64_t panel = strip / kPanelStrips * kPanelStrips;
+  return {panel * units + strip - panel, Least(kPanelStrips, strips - panel)};
+}
+
+inline void Transpose16(__m512i r[16]) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}

@@ -1,0 +1,31 @@
+#ifndef ESPALIER_OPS_PACKED_MATMUL_PACKED_MATMUL_H_
+#define ESPALIER_OPS_PACKED_MATMUL_PACKED_MATMUL_H_
+
+#include "espalier/autograd/variable.h"
+#include "espalier/runtime/packed_weight.h"
+
+namespace espalier {
+
+// y = x W^T with a frozen weight that stays packed; it is decoded while the
+// product runs and no decoded copy outlives a task.
+//   x [.., in] f64 | f32 | bf16, contiguous   W [out, in]   y [.., out] of x's
+//   dtype
+// f64: exact decode, plain loops. f32: weights are f32(code * scale), products
+// and sums as gemm.h. bf16: weights are that value rounded once more to bf16
+// (exact for MXFP4; what compressed-tensors and DeepSeek dequantise to),
+// products exact, sums in f32; subnormal bf16 weights count as zero on
+// AVX512-BF16. Either layout, any number of rows and of threads: the same bits
+// for a row. The backward pass, dx = dy W, multiplies with the same values.
+// Differentiable in x; the weight has no gradient.
+// Fails: INTERNAL on a shape, dtype or device mismatch.
+Variable PackedLinear(const Variable& x, const PackedWeight& weight);
+
+// The weight in layout kLanes, on its device, counted as kWeights: once per
+// weight, from then on resident (`bytes()`; the rows may be dropped). Right
+// for every use; the row layout is as fast from a few hundred rows on and for
+// the gradient, and costs nothing beyond the mapped file.
+PackedWeight PrepareLanes(const PackedWeight& rows);
+
+}  // namespace espalier
+
+#endif  // ESPALIER_OPS_PACKED_MATMUL_PACKED_MATMUL_H_

@@ -1,0 +1,136 @@
+#include <cstring>
+
+#include "espalier/ops/packed_matmul/internal/kernels.h"
+#include "espalier/ops/packed_matmul/panel_products.h"
+#include "espalier/runtime/thread_pool.h"
+
+namespace espalier::packed {
+namespace {
+
+Product MakeProduct(const LinearArgs& args, Isa isa) {
+  const gemm::Compute compute = gemm::ComputeFor(args.x.dtype, args.x.dtype);
+  Product product;
+  product.m = args.x.dim(0);
+  product.k = args.x.dim(1);
+  product.n = args.y.dim(1);
+  product.a = {args.x.pointer, args.x.dtype, args.x.stride(0), 1};
+  product.pack_b =
+      FindPack(args.weight, args.direction, gemm::FindTile(isa, compute));
+  if (args.direction == Direction::kForward && args.x.dtype == kBF16) {
+    product.few_rows = FindFewRows(args.weight, isa);
+  }
+  product.source = &args.weight;
+  product.c = args.y.pointer;
+  product.c_stride = args.y.stride(0);
+  return product;
+}
+
+Products MakeProducts(const Product& product, DType dtype) {
+  return {.list = absl::MakeConstSpan(&product, 1),
+          .compute = gemm::ComputeFor(dtype, dtype),
+          .c_dtype = dtype};
+}
+
+// Even columns of a word of 8 to its low half, odd ones to its high half.
+uint32_t SplitNibbles(uint32_t word) {
+  uint32_t even = word & 0x0f0f0f0fu;
+  uint32_t odd = (word >> 4) & 0x0f0f0f0fu;
+  even = (even | even >> 4) & 0x00ff00ffu;
+  odd = (odd | odd >> 4) & 0x00ff00ffu;
+  return ((even | even >> 8) & 0xffffu) | (odd | odd >> 8) << 16;
+}
+
+// 16 units of 4 bytes, one a feature and in the order of kRows, to a line.
+void WriteLine(PackedFormat format, const uint32_t units[16], uint8_t* line) {
+  uint32_t words[16];
+  for (int i = 0; i < 8; ++i) {
+    switch (format) {
+      case PackedFormat::kMxfp4:
+        words[2 * i] = SplitNibbles(units[2 * i]);
+        words[2 * i + 1] = SplitNibbles(units[2 * i + 1]);
+        break;
+      case PackedFormat::kInt4:
+        words[2 * i] = (units[i] & 0x0f0f0f0fu) | (units[i + 8] & 0x0f0f0f0fu)
+                                                      << 4;
+        words[2 * i + 1] =
+            (units[i] >> 4 & 0x0f0f0f0fu) | (units[i + 8] & 0xf0f0f0f0u);
+        break;
+      case PackedFormat::kFp8Block: {  // features 2i, 2i + 1 of a set of four
+        const int at = i / 2 * 4 + i % 2;
+        const uint32_t a = units[2 * i];
+        const uint32_t b = units[2 * i + 1];
+        words[at] = (a & 0xffffu) | b << 16;
+        words[at + 2] = a >> 16 | (b & 0xffff0000u);
+        break;
+      }
+    }
+  }
+  std::memcpy(line, words, 64);
+}
+
+void PreparePanel(const PrepareArgs& args, int64_t panel) {
+  const PackedView& rows = args.rows;
+  const int64_t strips = (rows.out + kPackedStrip - 1) / kPackedStrip;
+  const int64_t first = panel * kPanelStrips;
+  const int64_t width =
+      strips - first < kPanelStrips ? strips - first : kPanelStrips;
+  const int64_t columns = rows.format == PackedFormat::kFp8Block ? 4 : 8;
+  const int64_t units = (rows.in + columns - 1) / columns;
+  const int64_t row_bytes = rows.codes.dim(1) * SizeOf(rows.codes.dtype);
+  const int64_t stride = rows.codes.stride(0) * SizeOf(rows.codes.dtype);
+  const auto* codes = rows.codes.data<uint8_t>();
+  auto* line = args.codes.data<uint8_t>() + 64 * first * units;
+  for (int64_t unit = 0; unit < units; ++unit) {
+    const int64_t left = row_bytes - 4 * unit;
+    const auto bytes = static_cast<size_t>(left < 4 ? left : 4);
+    for (int64_t t = 0; t < width; ++t, line += 64) {
+      uint32_t words[16] = {};
+      for (int64_t i = 0; i < kPackedStrip; ++i) {
+        const int64_t row = (first + t) * kPackedStrip + i;
+        if (row >= rows.out) break;
+        std::memcpy(&words[i], codes + row * stride + 4 * unit, bytes);
+      }
+      WriteLine(rows.format, words, line);
+    }
+  }
+  if (!args.scales) return;
+  const int64_t groups = rows.scales.dim(1);
+  const int64_t size = SizeOf(rows.scales.dtype);
+  const auto* from = rows.scales.data<uint8_t>();
+  auto* to = args.scales.data<uint8_t>() + size * kPackedStrip * first * groups;
+  for (int64_t group = 0; group < groups; ++group) {
+    for (int64_t i = 0; i < width * kPackedStrip; ++i, to += size) {
+      // Absent features repeat the last one: never an odd scale of their own.
+      int64_t row = first * kPackedStrip + i;
+      if (row >= rows.out) row = rows.out - 1;
+      std::memcpy(to, from + (row * rows.scales.stride(0) + group) * size,
+                  static_cast<size_t>(size));
+    }
+  }
+}
+
+}  // namespace
+
+int64_t LinearWorkspaceBytes(const LinearArgs& args, Isa isa, int num_threads) {
+  const Product product = MakeProduct(args, isa);
+  return ProductsWorkspaceBytes(MakeProducts(product, args.x.dtype), isa,
+                                num_threads);
+}
+
+void LinearCpu(const LinearArgs& args, const Exec& exec) {
+  const Product product = MakeProduct(args, exec.isa);
+  RunProducts(MakeProducts(product, args.x.dtype), exec,
+              args.workspace.pointer);
+}
+
+void PrepareCpu(const PrepareArgs& args, const Exec& exec) {
+  constexpr int64_t kPanel = kPackedStrip * kPanelStrips;
+  exec.pool.ParallelFor((args.rows.out + kPanel - 1) / kPanel, 1,
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t i = begin; i < end; ++i) {
+                            PreparePanel(args, i);
+                          }
+                        });
+}
+
+}  // namespace espalier::packed

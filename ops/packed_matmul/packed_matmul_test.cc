@@ -1,0 +1,244 @@
+#include "espalier/ops/packed_matmul/packed_matmul.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "espalier/autograd/backward.h"
+#include "espalier/ops/matmul/matmul.h"
+#include "espalier/runtime/guard.h"
+#include "espalier/runtime/packed_encode.h"
+#include "espalier/tests/support/op_check.h"
+
+namespace espalier {
+namespace {
+
+struct Packing {
+  PackedFormat format;
+  int64_t group;
+};
+constexpr Packing kPackings[] = {{PackedFormat::kMxfp4, 32},
+                                 {PackedFormat::kInt4, 32},
+                                 {PackedFormat::kInt4, 128},
+                                 {PackedFormat::kFp8Block, 128}};
+
+// A weight whose codes and scales all differ.
+PackedWeight Weight(Device& device, const Packing& packing, int64_t out,
+                    int64_t in, bool lanes) {
+  std::vector<float> values;
+  uint32_t state = 12345;
+  for (int64_t i = 0; i < out * in; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const auto x = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
+    values.push_back(x * (0.1f + static_cast<float>(i / 17 % 13) * 0.03f));
+  }
+  PackedWeight rows =
+      EncodePacked(device, packing.format, packing.group, out, in, values);
+  return lanes ? PrepareLanes(rows) : rows;
+}
+
+test::Fn Apply(const Packing& packing, int64_t out, bool lanes) {
+  return [=](const std::vector<Variable>& in) {
+    const Variable& x = in[0];
+    return PackedLinear(
+        x, Weight(x.value().device(), packing, out, x.shape().dim(-1), lanes));
+  };
+}
+
+std::vector<uint8_t> Bytes(const Tensor& tensor) {
+  const Tensor host = tensor.ToHost();
+  const auto* data = static_cast<const uint8_t*>(host.view().pointer);
+  return {data, data + host.num_bytes()};
+}
+
+TEST(PrepareLanesTest, DecodesToTheSameValuesInAsManyBytes) {
+  for (const Packing& packing : kPackings) {
+    for (int64_t out : {1, 16, 37, 48, 112, 130}) {
+      for (int64_t in : {32, 96, 160}) {
+        const PackedWeight rows =
+            Weight(test::Cpu(), packing, out, in, /*lanes=*/false);
+        const PackedWeight lanes = PrepareLanes(rows);
+        EXPECT_EQ(Bytes(DecodeReference(rows, kF64)),
+                  Bytes(DecodeReference(lanes, kF64)))
+            << ToString(lanes);
+        if (out % 16 == 0) {
+          EXPECT_EQ(lanes.bytes(), rows.bytes()) << ToString(lanes);
+        }
+      }
+    }
+  }
+}
+
+TEST(PrepareLanesTest, TakesRaggedInputFeatures) {
+  for (const Packing& packing : {kPackings[1], kPackings[3]}) {
+    for (int64_t in : {1, 7, 40, 131}) {
+      const PackedWeight rows =
+          Weight(test::Cpu(), packing, 19, in, /*lanes=*/false);
+      EXPECT_EQ(Bytes(DecodeReference(rows, kF64)),
+                Bytes(DecodeReference(PrepareLanes(rows), kF64)))
+          << ToString(rows);
+    }
+  }
+}
+
+class PackedLinearTest : public test::OpTest {};
+// bf16: one rounding of each weight, of y and of dx.
+INSTANTIATE_TEST_SUITE_P(Targets, PackedLinearTest,
+                         ::testing::ValuesIn(test::Targets(1e-5, 3e-2)),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(PackedLinearTest, MatchesF64Reference) {
+  for (const Packing& packing : kPackings) {
+    for (bool lanes : {false, true}) {
+      for (const Shape& x : {Shape{0, 32}, Shape{1, 32}, Shape{2, 3, 160},
+                             Shape{3, 96}, Shape{5, 320}}) {
+        EXPECT_TRUE(
+            test::MatchesReference(Apply(packing, 53, lanes), GetParam(), {x}))
+            << ToString(packing.format) << lanes << ToString(x);
+      }
+    }
+  }
+}
+
+TEST_P(PackedLinearTest, MatchesF64ReferenceWithRaggedInputFeatures) {
+  for (const Packing& packing : {kPackings[1], kPackings[3]}) {
+    for (bool lanes : {false, true}) {
+      for (const Shape& x : {Shape{1, 1}, Shape{2, 41}, Shape{9, 131}}) {
+        EXPECT_TRUE(
+            test::MatchesReference(Apply(packing, 130, lanes), GetParam(), {x}))
+            << ToString(packing.format) << lanes << ToString(x);
+      }
+    }
+  }
+}
+
+TEST_P(PackedLinearTest, SameBitsForAllThreads) {
+  for (const Packing& packing : kPackings) {
+    for (bool lanes : {false, true}) {
+      for (int64_t rows : {4, 61}) {
+        EXPECT_TRUE(test::SameBitsForAllThreads(Apply(packing, 410, lanes),
+                                                GetParam(), {{rows, 544}}));
+      }
+    }
+  }
+}
+
+// Value and input gradient on a target, and the same through the dense Linear
+// on the decoded weight.
+struct Twin {
+  Tensor y, dx, dense_y, dense_dx;
+};
+Twin RunTwin(const test::Target& target, const Packing& packing, int64_t rows,
+             int64_t out, int64_t in, bool lanes) {
+  Device& device = test::ContextFor(target.isa, 2).cpu();
+  const PackedWeight weight = Weight(device, packing, out, in, lanes);
+  const auto input = [&](int64_t columns, uint64_t seed) {
+    return test::FromDoubles(
+        device, {rows, columns}, target.dtype,
+        ToDoubles(test::Normal({rows, columns}, seed).value()));
+  };
+  const Tensor cotangent = input(out, 2);
+  Twin twin;
+  const Variable x(input(in, 1), /*needs_grad=*/true);
+  const Variable y = PackedLinear(x, weight);
+  autograd::Backward(y, cotangent);
+  twin.y = y.value();
+  twin.dx = x.grad();
+  const Variable dense_x(input(in, 1), /*needs_grad=*/true);
+  const Variable dense_y =
+      Linear(dense_x, Variable(DecodeReference(weight, target.dtype)), {});
+  autograd::Backward(dense_y, cotangent);
+  twin.dense_y = dense_y.value();
+  twin.dense_dx = dense_x.grad();
+  return twin;
+}
+
+// Both are sums of the same products in the order that K alone sets.
+TEST_P(PackedLinearTest, SameBitsAsTheDecodedTwin) {
+  for (const Packing& packing : kPackings) {
+    for (bool lanes : {false, true}) {
+      for (int64_t rows : {1, 2, 3, 4, 5, 17, 64, 190}) {
+        const Twin twin = RunTwin(GetParam(), packing, rows, 200, 1216, lanes);
+        EXPECT_EQ(Bytes(twin.y), Bytes(twin.dense_y))
+            << ToString(packing.format) << lanes << " rows " << rows;
+        EXPECT_EQ(Bytes(twin.dx), Bytes(twin.dense_dx))
+            << ToString(packing.format) << lanes << " rows " << rows;
+      }
+    }
+  }
+}
+
+TEST_P(PackedLinearTest, LongReductionsInBothDirections) {
+  for (const Packing& packing : kPackings) {
+    const Twin twin = RunTwin(GetParam(), packing, 19, 1100, 2080, true);
+    EXPECT_EQ(Bytes(twin.y), Bytes(twin.dense_y)) << ToString(packing.format);
+    EXPECT_EQ(Bytes(twin.dx), Bytes(twin.dense_dx)) << ToString(packing.format);
+  }
+}
+
+// Every E8M0 scale next to plain ones; x picks single columns.
+TEST_P(PackedLinearTest, EveryMxfp4Scale) {
+  Device& device = test::ContextFor(GetParam().isa, 1).cpu();
+  constexpr int64_t kOut = 256;
+  constexpr int64_t kIn = 64;
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> scales;
+  for (int64_t row = 0; row < kOut; ++row) {
+    for (int64_t byte = 0; byte < kIn / 2; ++byte) {
+      codes.push_back(static_cast<uint8_t>(byte * 17 + row));
+    }
+    scales.push_back(static_cast<uint8_t>(row));
+    scales.push_back(120);
+  }
+  const PackedWeight rows = *PackedWeight::Create(
+      PackedFormat::kMxfp4, 32, kOut, kIn,
+      Tensor::FromHost<uint8_t>(device, {kOut, kIn / 2}, codes),
+      Tensor::FromHost<uint8_t>(device, {kOut, 2}, scales));
+  const std::vector<double> want = ToDoubles(DecodeReference(rows, kF32));
+  std::vector<double> eye(kIn * kIn);
+  for (size_t i = 0; i < kIn; ++i) eye[i * kIn + i] = 1;
+  for (bool lanes : {false, true}) {
+    for (int64_t count : {int64_t{3}, kIn}) {
+      const Variable x(
+          test::FromDoubles(device, {kIn, kIn}, GetParam().dtype, eye)
+              .Slice(0, 0, count));
+      const std::vector<double> got =
+          ToDoubles(PackedLinear(x, lanes ? PrepareLanes(rows) : rows).value());
+      for (int64_t t = 0; t < count; ++t) {
+        for (int64_t row = 0; row < kOut; ++row) {
+          const double w = want[static_cast<size_t>(row * kIn + t)];
+          const double y = got[static_cast<size_t>(t * kOut + row)];
+          if (std::isnan(w) || (std::isinf(w) && count == kIn)) continue;
+          // Subnormal weights may count as zero; inf * 0 elsewhere in the row
+          // gives NaN.
+          if (row == 255) {
+            EXPECT_TRUE(std::isnan(y));
+          } else if (!std::isinf(w) && !std::isnan(y)) {
+            EXPECT_NEAR(y, w, std::abs(w) < 0x1p-126 ? 0x1p-126 : 0)
+                << "scale " << row << " column " << t;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedLinearGradTest, MatchesCentralDifferenceInF64) {
+  for (const Packing& packing : kPackings) {
+    EXPECT_TRUE(test::GradCheck(Apply(packing, 5, /*lanes=*/false),
+                                {test::Normal({3, 64}, 1)}));
+  }
+}
+
+TEST(PackedLinearCheckTest, NamesBothShapes) {
+  const absl::Status s = internal::Guard([] {
+    PackedLinear(test::Normal({2, 64}, 1),
+                 Weight(test::Cpu(), kPackings[0], 48, 96, false));
+  });
+  EXPECT_THAT(s.message(),
+              ::testing::HasSubstr("weight is mxfp4 [48, 96] group 32, rows, "
+                                   "2448 bytes for x [2, 64]"));
+}
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,204 @@
+#include "espalier/ops/packed_matmul/panel_products.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "espalier/ops/packed_matmul/internal/product_plan.h"
+#include "espalier/runtime/thread_pool.h"
+
+namespace espalier::packed {
+namespace {
+
+using gemm::kLanes;
+using gemm::Tile;
+using gemm::TileStore;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+char* ElementAt(void* base, int64_t index, DType dtype) {
+  return static_cast<char*>(base) + index * SizeOf(dtype);
+}
+
+// One task on the calling thread: rows [m0, m0 + rows) and columns [n0, n1).
+class Task {
+ public:
+  Task(const Product& product, const ProductPlan& plan, const Tile& tile,
+       DType c_dtype, char* scratch, int64_t index)
+      : product_(product), plan_(plan), tile_(tile), c_dtype_(c_dtype) {
+    packed_a_ = reinterpret_cast<uint32_t*>(scratch);
+    packed_b_ = reinterpret_cast<uint32_t*>(scratch + plan.a_bytes);
+    partial_ = reinterpret_cast<float*>(scratch + plan.a_bytes + plan.b_bytes);
+    m0_ = index / plan.n_tasks * plan.m_block;
+    rows_ = std::min(plan.m_block, product.m - m0_);
+    n0_ = index % plan.n_tasks * kProductChunk;
+    n1_ = std::min(n0_ + kProductChunk, product.n);
+  }
+
+  void Run() {
+    if (RunFewRows()) return;
+    for (int64_t block = 0; block < plan_.num_k_blocks; ++block) PackA(block);
+    for (int64_t n = n0_; n < n1_; n += kProductUnit) {
+      const int64_t columns = std::min(kProductUnit, n1_ - n);
+      for (int64_t block = 0; block < plan_.num_k_blocks; ++block) {
+        RunUnit(n, columns, block);
+      }
+    }
+  }
+
+ private:
+  bool RunFewRows() {
+    if (product_.few_rows == nullptr || rows_ > kFewRows) return false;
+    return product_.few_rows(
+        {.source = product_.source,
+         .m = rows_,
+         .k = product_.k,
+         .k_block = plan_.k_block,
+         .a = static_cast<const char*>(product_.a.data) +
+              m0_ * product_.a.lane_stride * SizeOf(product_.a.dtype),
+         .a_stride = product_.a.lane_stride,
+         .lane_begin = n0_,
+         .num_lanes = n1_ - n0_,
+         .c = ElementAt(product_.c, m0_ * product_.c_stride, c_dtype_),
+         .c_stride = product_.c_stride,
+         .c_dtype = c_dtype_});
+  }
+
+  int64_t k0(int64_t block) const { return block * plan_.k_block; }
+  int64_t num_k(int64_t block) const {
+    return std::min(plan_.k_block, product_.k - k0(block));
+  }
+  int64_t num_tiles() const { return CeilDiv(rows_, plan_.tile_rows); }
+  // All tiles of a block of K stand together, blocks one after another.
+  uint32_t* TileA(int64_t block, int64_t tile) const {
+    const int64_t before = tile_.words(k0(block)) * num_tiles();
+    return packed_a_ +
+           (before + tile * tile_.words(num_k(block))) * tile_.a_pitch;
+  }
+
+  void PackA(int64_t block) {
+    tile_.pack_a({.operand = product_.a,
+                  .lane_begin = m0_,
+                  .num_lanes = rows_,
+                  .k_begin = k0(block),
+                  .num_k = num_k(block),
+                  .panel_lanes = plan_.tile_rows,
+                  .out = TileA(block, 0),
+                  .out_stride = tile_.words(num_k(block)) * tile_.a_pitch});
+  }
+
+  void RunUnit(int64_t n, int64_t columns, int64_t block) {
+    const int64_t b_stride = tile_.words(num_k(block)) * kLanes;
+    const gemm::PackArgs pack = {.operand = product_.b,
+                                 .lane_begin = n,
+                                 .num_lanes = columns,
+                                 .k_begin = k0(block),
+                                 .num_k = num_k(block),
+                                 .panel_lanes = kLanes,
+                                 .out = packed_b_,
+                                 .out_stride = b_stride};
+    if (product_.pack_b != nullptr) {
+      product_.pack_b(product_.source, tile_, pack);
+    } else {
+      tile_.pack_b(pack);
+    }
+    const int64_t width = int64_t{plan_.tile_vectors} * kLanes;
+    for (int64_t j = 0; j < columns; j += width) {
+      for (int64_t i = 0; i < num_tiles(); ++i) {
+        RunTile(i, n, j, std::min(width, columns - j), block, b_stride);
+      }
+    }
+  }
+
+  void RunTile(int64_t tile_index, int64_t n, int64_t j, int64_t columns,
+               int64_t block, int64_t b_stride) {
+    const int64_t row = tile_index * plan_.tile_rows;
+    const bool first = block == 0;
+    const bool last = block + 1 == plan_.num_k_blocks;
+    void* out = ElementAt(product_.c, (m0_ + row) * product_.c_stride + n + j,
+                          c_dtype_);
+    gemm::TileArgs run;
+    run.num_words = tile_.words(num_k(block));
+    run.a = TileA(block, tile_index);
+    run.b = packed_b_ + j / kLanes * b_stride;
+    run.b_stride = b_stride;
+    run.rows =
+        static_cast<int>(std::min<int64_t>(plan_.tile_rows, rows_ - row));
+    run.cols = static_cast<int>(columns);
+    run.store = first ? TileStore::kStore : TileStore::kAdd;
+    run.c = static_cast<float*>(out);
+    run.c_stride = product_.c_stride;
+    gemm::Finish finish;
+    if (c_dtype_ != kF32) {  // the scratch carries the sums of the K blocks
+      run.c = partial_ + row * kProductUnit + j;
+      run.c_stride = kProductUnit;
+      if (last) {
+        run.store = TileStore::kFinish;
+        run.finish = &finish;
+        finish.partial = first ? nullptr : run.c;
+        finish.partial_stride = kProductUnit;
+        finish.out = out;
+        finish.out_stride = product_.c_stride;
+        finish.out_dtype = c_dtype_;
+      }
+    }
+    tile_.run(run);
+  }
+
+  const Product& product_;
+  const ProductPlan& plan_;
+  const Tile& tile_;
+  const DType c_dtype_;
+  uint32_t* packed_a_;
+  uint32_t* packed_b_;
+  float* partial_;
+  int64_t m0_, rows_, n0_, n1_;
+};
+
+}  // namespace
+
+int64_t ProductsWorkspaceBytes(const Products& products, Isa isa,
+                               int num_threads) {
+  const Tile& tile = gemm::FindTile(isa, products.compute);
+  int64_t most = 0;
+  for (const Product& product : products.list) {
+    const ProductPlan plan = PlanProduct(product, tile, products.c_dtype);
+    most = std::max(most, plan.scratch_bytes());
+  }
+  return most * num_threads;
+}
+
+void RunProducts(const Products& products, const Exec& exec, void* workspace) {
+  const Tile& tile = gemm::FindTile(exec.isa, products.compute);
+  int64_t scratch_bytes = 0;
+  int64_t num_tasks = 0;
+  for (const Product& product : products.list) {
+    const ProductPlan plan = PlanProduct(product, tile, products.c_dtype);
+    scratch_bytes = std::max(scratch_bytes, plan.scratch_bytes());
+    num_tasks += plan.num_tasks();
+  }
+  // Each chunk of the region is a scratch and takes tasks in order until none
+  // is left; which scratch a task meets changes no bit.
+  std::atomic<int64_t> next{0};
+  const int64_t num_scratches =
+      std::min<int64_t>(exec.pool.num_threads(), num_tasks);
+  exec.pool.ParallelFor(num_scratches, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t slot = begin; slot < end; ++slot) {
+      char* scratch = static_cast<char*>(workspace) + slot * scratch_bytes;
+      size_t at = 0;
+      int64_t first = 0;  // task of product `at`
+      for (int64_t task = next++; task < num_tasks; task = next++) {
+        ProductPlan plan =
+            PlanProduct(products.list[at], tile, products.c_dtype);
+        while (task >= first + plan.num_tasks()) {
+          first += plan.num_tasks();
+          plan = PlanProduct(products.list[++at], tile, products.c_dtype);
+        }
+        Task(products.list[at], plan, tile, products.c_dtype, scratch,
+             task - first)
+            .Run();
+      }
+    }
+  });
+}
+
+}  // namespace espalier::packed

@@ -1,0 +1,69 @@
+#ifndef ESPALIER_OPS_PACKED_MATMUL_PANEL_PRODUCTS_H_
+#define ESPALIER_OPS_PACKED_MATMUL_PANEL_PRODUCTS_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+
+#include "espalier/ops/gemm/gemm.h"
+#include "espalier/runtime/device.h"
+
+// Many products of differing sizes, each with a B that is decoded on the way:
+// the kernel of packed_matmul and of grouped_matmul. Raw memory; nothing here
+// checks, allocates or throws.
+namespace espalier::packed {
+
+// A few rows against an operand that is decoded in registers.
+struct FewRowsArgs {
+  const void* source = nullptr;  // of B
+  int64_t m = 0;                 // 1..kFewRows
+  int64_t k = 0;
+  int64_t k_block = 0;      // of gemm::SplitK
+  const void* a = nullptr;  // bf16 [m, k], rows apart by a_stride
+  int64_t a_stride = 0;
+  int64_t lane_begin = 0;  // columns of C, a multiple of kProductChunk
+  int64_t num_lanes = 0;
+  void* c = nullptr;  // element (0, 0) of C
+  int64_t c_stride = 0;
+  DType c_dtype = kBF16;
+};
+inline constexpr int64_t kFewRows = 4;
+// False where the operand needs the general way; nothing is written then.
+using FewRowsFn = bool(const FewRowsArgs& args);
+
+// C [m, n] = A [m, k] B [k, n], C row-major. m, n, k >= 0; k == 0 gives zeros.
+struct Product {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  gemm::Operand a;                  // lanes are rows of A
+  gemm::Operand b;                  // lanes are columns of B
+  gemm::PackBFn* pack_b = nullptr;  // in place of b
+  FewRowsFn* few_rows = nullptr;    // may be null
+  const void* source = nullptr;     // of pack_b and few_rows
+  void* c = nullptr;
+  int64_t c_stride = 0;
+};
+
+// Numerics are those of gemm.h: K is cut by gemm::SplitK, an element's bits
+// depend on K alone, never on m, n, the other products or the number of
+// threads. C is f32 or bf16, rounded once.
+struct Products {
+  absl::Span<const Product> list;
+  gemm::Compute compute = gemm::Compute::kF32;
+  DType c_dtype = kF32;
+};
+
+// Columns of C that are decoded together, and the columns of a task.
+inline constexpr int64_t kProductUnit = 96;
+inline constexpr int64_t kProductChunk = 384;
+
+// Bytes of scratch for RunProducts on a pool of num_threads.
+int64_t ProductsWorkspaceBytes(const Products& products, Isa isa,
+                               int num_threads);
+
+void RunProducts(const Products& products, const Exec& exec, void* workspace);
+
+}  // namespace espalier::packed
+
+#endif  // ESPALIER_OPS_PACKED_MATMUL_PANEL_PRODUCTS_H_
