@@ -1,0 +1,99 @@
+// Elementary functions on f32 lanes, the same bits on every instruction set.
+// Errors are against f64 over all f32 inputs sampled by ops/math_test.cc.
+// Included once per instruction set, after ops/highway.h.
+
+#if defined(ESPALIER_OPS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ESPALIER_OPS_MATH_INL_H_
+#undef ESPALIER_OPS_MATH_INL_H_
+#else
+#define ESPALIER_OPS_MATH_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace espalier {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// v * 2^n for whole n in [-150, 129], rounded once.
+template <class D>
+HWY_INLINE hn::Vec<D> ScaleByPowerOf2(D d, hn::Vec<D> v, hn::Vec<D> n) {
+#if HWY_TARGET == HWY_AVX3
+  (void)d;
+  return hn::Vec<D>{_mm512_scalef_ps(v.raw, n.raw)};
+#else
+  // In two steps, each with a normal factor; only the last can round.
+  const hn::RebindToSigned<D> di;
+  const auto whole = hn::NearestInt(n);
+  const auto half = hn::ShiftRight<1>(whole);
+  const auto bias = hn::Set(di, 127);
+  const auto first = hn::ShiftLeft<23>(hn::Add(half, bias));
+  const auto second = hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias));
+  return hn::Mul(hn::Mul(v, hn::BitCast(d, first)), hn::BitCast(d, second));
+#endif
+}
+
+// e^x. Relative error at most 9e-8 where the result is normal; correctly
+// gradual below, 0 from -104 down, infinity from 88.73 up, NaN for NaN.
+// Exp(0) is 1 exactly.
+// x = n ln2 + r, |r| <= ln2/2; e^r by a polynomial of degree 6 fitted for least
+// relative error (3.1e-9) with its first two coefficients held at 1.
+template <class D>
+HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
+  // The bound is the first operand: then NaN in x survives Min and Max on x86.
+  x = hn::Max(hn::Set(d, -104.5f), x);
+  x = hn::Min(hn::Set(d, 89.5f), x);
+  // Adding 1.5 * 2^23 rounds to the nearest whole number.
+  const auto magic = hn::Set(d, 12582912.0f);
+  const auto n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  auto p = hn::Set(d, 0.001381459878757596f);
+  p = hn::MulAdd(p, r, hn::Set(d, 0.008368716575205326f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.04166838899254799f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.1666652113199234f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.4999999403953552f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  return ScaleByPowerOf2(d, p, n);
+}
+
+// 1 / (1 + e^-x). Relative error at most 2.5e-7 where the result is normal;
+// 0 below -88.73.
+template <class D>
+HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
+  const auto one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
+}
+
+// Standard normal density and its integral up to x. Absolute error at most
+// 2.1e-7 (integral) and 5e-8 (density).
+// For x <= 0 the integral is e^(-x^2/2) P(1 / (1 + 0.35 |x|)), P a polynomial
+// fitted for least relative error (6.2e-8) up to |x| = 15; 1 less that of -x
+// above.
+template <class D>
+HWY_INLINE hn::Vec<D> NormalIntegral(D d, hn::Vec<D> x, hn::Vec<D>& density) {
+  const auto one = hn::Set(d, 1.0f);
+  const auto t = hn::Div(one, hn::MulAdd(hn::Abs(x), hn::Set(d, 0.35f), one));
+  const auto e = Exp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
+  density = hn::Mul(e, hn::Set(d, 0.3989422804f));
+  auto p = hn::Set(d, -0.029163789004087448f);
+  p = hn::MulAdd(p, t, hn::Set(d, 0.1440601497888565f));
+  p = hn::MulAdd(p, t, hn::Set(d, -0.2559005618095398f));
+  p = hn::MulAdd(p, t, hn::Set(d, 0.15939150750637054f));
+  p = hn::MulAdd(p, t, hn::Set(d, -0.023262914270162582f));
+  p = hn::MulAdd(p, t, hn::Set(d, 0.10557443648576736f));
+  p = hn::MulAdd(p, t, hn::Set(d, 0.11981558799743652f));
+  p = hn::MulAdd(p, t, hn::Set(d, 0.13986432552337646f));
+  p = hn::MulAdd(p, t, hn::Set(d, 0.13962125778198242f));
+  const auto tail = hn::Mul(e, hn::Mul(p, t));
+  return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(one, tail), tail);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace espalier
+HWY_AFTER_NAMESPACE();
+
+#endif  // ESPALIER_OPS_MATH_INL_H_

@@ -1,0 +1,133 @@
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+
+#include "gtest/gtest.h"
+
+#include "espalier/tests/support/env.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "espalier/ops/math_test.cc"
+// The first include sets up the others.
+// clang-format off
+#include "espalier/ops/highway.h"
+#include "espalier/ops/math-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace espalier {
+namespace HWY_NAMESPACE {
+
+float ExpOf(float x) {
+  const hn::ScalableTag<float> d;
+  return hn::GetLane(Exp(d, hn::Set(d, x)));
+}
+
+float SigmoidOf(float x) {
+  const hn::ScalableTag<float> d;
+  return hn::GetLane(Sigmoid(d, hn::Set(d, x)));
+}
+
+float NormalIntegralOf(float x) {
+  const hn::ScalableTag<float> d;
+  auto density = hn::Zero(d);
+  return hn::GetLane(NormalIntegral(d, hn::Set(d, x), density));
+}
+
+float NormalDensityOf(float x) {
+  const hn::ScalableTag<float> d;
+  auto density = hn::Zero(d);
+  NormalIntegral(d, hn::Set(d, x), density);
+  return hn::GetLane(density);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace espalier
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace espalier {
+namespace {
+
+class MathTest : public ::testing::TestWithParam<Isa> {};
+INSTANTIATE_TEST_SUITE_P(Isas, MathTest,
+                         ::testing::ValuesIn(test::RunnableIsas()));
+
+// Every 101st float of [-limit, limit].
+void ForEachFloat(float limit, const std::function<void(float)>& fn) {
+  const uint32_t last = std::bit_cast<uint32_t>(limit);
+  for (uint32_t bits = 0; bits <= last; bits += 101) {
+    fn(std::bit_cast<float>(bits));
+    fn(-std::bit_cast<float>(bits));
+  }
+}
+
+TEST_P(MathTest, ExpIsWithinItsError) {
+  const auto exp = ESPALIER_HWY_CALL(GetParam(), ExpOf);
+  double worst = 0;
+  ForEachFloat(88.7f, [&](float x) {
+    const double want = std::exp(double{x});
+    if (want < std::numeric_limits<float>::min()) {
+      EXPECT_NEAR(exp(x), want, 0x1p-149) << x;
+      return;
+    }
+    worst = std::max(worst, std::abs(exp(x) / want - 1));
+  });
+  EXPECT_LE(worst, 9e-8);
+}
+
+TEST_P(MathTest, ExpAtTheEnds) {
+  const auto exp = ESPALIER_HWY_CALL(GetParam(), ExpOf);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(exp(0), 1);
+  EXPECT_EQ(exp(-0.0f), 1);
+  EXPECT_EQ(exp(88.73f), kInf);
+  EXPECT_EQ(exp(kInf), kInf);
+  EXPECT_EQ(exp(1e38f), kInf);
+  EXPECT_EQ(exp(-104.0f), 0);
+  EXPECT_EQ(exp(-1e38f), 0);
+  EXPECT_EQ(exp(-kInf), 0);
+  EXPECT_TRUE(std::isnan(exp(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST_P(MathTest, SigmoidIsWithinItsError) {
+  const auto sigmoid = ESPALIER_HWY_CALL(GetParam(), SigmoidOf);
+  double worst = 0;
+  ForEachFloat(87.3f, [&](float x) {
+    worst =
+        std::max(worst, std::abs(sigmoid(x) * (1 + std::exp(-double{x})) - 1));
+  });
+  EXPECT_LE(worst, 2.5e-7);
+  EXPECT_EQ(sigmoid(-1e9f), 0);
+  EXPECT_EQ(sigmoid(1e9f), 1);
+}
+
+TEST_P(MathTest, NormalIntegralIsWithinItsError) {
+  const auto integral = ESPALIER_HWY_CALL(GetParam(), NormalIntegralOf);
+  const auto density = ESPALIER_HWY_CALL(GetParam(), NormalDensityOf);
+  double worst = 0;
+  double worst_density = 0;
+  ForEachFloat(20.0f, [&](float x) {
+    const double want = 0.5 * std::erfc(-double{x} / std::sqrt(2.0));
+    worst = std::max(worst, std::abs(integral(x) - want));
+    const double bell = 0.3989422804014327 * std::exp(-0.5 * x * double{x});
+    worst_density = std::max(worst_density, std::abs(density(x) - bell));
+  });
+  EXPECT_LE(worst, 2.1e-7);
+  EXPECT_LE(worst_density, 5e-8);
+}
+
+TEST_P(MathTest, SameBitsOnEveryInstructionSet) {
+  const auto exp = ESPALIER_HWY_CALL(GetParam(), ExpOf);
+  const auto baseline = ESPALIER_HWY_CALL(BaselineIsa(), ExpOf);
+  int64_t num_different = 0;
+  ForEachFloat(110.0f,
+               [&](float x) { num_different += exp(x) != baseline(x); });
+  EXPECT_EQ(num_different, 0);
+}
+
+}  // namespace
+}  // namespace espalier
+#endif
