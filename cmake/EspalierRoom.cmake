@@ -97,6 +97,11 @@ function(espalier_test source)
   add_executable(${target} ${source})
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} espalier_flags
     GTest::gmock GTest::gtest GTest::gtest_main)
+  # Where fixtures are, and the shared data folder beside the repository; tests
+  # skip, with the reason, what needs the latter when it is absent.
+  target_compile_definitions(${target} PRIVATE
+    ESPALIER_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+    ESPALIER_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${target})

@@ -1,0 +1,134 @@
+#include "espalier/io/internal/added_tokens.h"
+
+#include <algorithm>
+
+#include "espalier/io/internal/unicode.h"
+#include "espalier/io/internal/utf8.h"
+
+namespace espalier::internal {
+
+namespace {
+
+// Where the character before `end` begins; end > 0.
+size_t PreviousChar(absl::string_view text, size_t end) {
+  size_t begin = end - 1;
+  while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) {
+    --begin;
+  }
+  return begin;
+}
+
+bool IsWordAt(absl::string_view text, size_t at) {
+  return IsWordChar(DecodeUtf8(text, at).code);
+}
+
+bool StandsAlone(absl::string_view text, size_t begin, size_t end) {
+  return (begin == 0 || !IsWordAt(text, PreviousChar(text, begin))) &&
+         (end == text.size() || !IsWordAt(text, end));
+}
+
+size_t SkipSpacesBack(absl::string_view text, size_t end) {
+  while (end > 0) {
+    const size_t begin = PreviousChar(text, end);
+    if (!IsWhiteSpace(DecodeUtf8(text, begin).code)) break;
+    end = begin;
+  }
+  return end;
+}
+
+size_t SkipSpaces(absl::string_view text, size_t at) {
+  while (at < text.size()) {
+    const Utf8Char c = DecodeUtf8(text, at);
+    if (c.bytes == 0 || !IsWhiteSpace(c.code)) break;
+    at += c.bytes;
+  }
+  return at;
+}
+
+}  // namespace
+
+absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token) {
+  int id = 0;
+  for (const absl::Status& status :
+       {json.Get("id", &id), json.Get("content", &token->content),
+        json.Get("special", &token->special),
+        json.Get("normalized", &token->normalized),
+        json.Get("single_word", &token->single_word),
+        json.Get("lstrip", &token->lstrip),
+        json.Get("rstrip", &token->rstrip)}) {
+    if (!status.ok()) return status;
+  }
+  constexpr int kMaxId = 1 << 22;
+  if (id < 0 || id >= kMaxId) {
+    return json.Error("id", "is no token id");
+  }
+  token->id = id;
+  return absl::OkStatus();
+}
+
+void AddedTokenMatcher::Add(const AddedToken& token,
+                            absl::string_view spelling) {
+  if (spelling.empty()) return;
+  size_t node = 0;
+  for (const char c : spelling) {
+    const auto [found, inserted] =
+        nodes_[node].next.try_emplace(c, static_cast<int32_t>(nodes_.size()));
+    node = static_cast<size_t>(found->second);
+    if (inserted) nodes_.emplace_back();
+  }
+  if (nodes_[node].token >= 0) return;
+  nodes_[node].token = static_cast<int32_t>(tokens_.size());
+  tokens_.push_back(token);
+}
+
+// End of the longest token that begins at `begin`; 0 when there is none.
+size_t AddedTokenMatcher::LongestAt(absl::string_view text, size_t begin,
+                                    int32_t* token) const {
+  size_t longest = 0;
+  const Node* node = nodes_.data();
+  for (size_t at = begin; at < text.size(); ++at) {
+    const auto found = node->next.find(text[at]);
+    if (found == node->next.end()) break;
+    node = &nodes_[static_cast<size_t>(found->second)];
+    if (node->token >= 0) {
+      *token = node->token;
+      longest = at + 1;
+    }
+  }
+  return longest;
+}
+
+std::vector<Stretch> AddedTokenMatcher::Split(absl::string_view text,
+                                              bool match_special) const {
+  std::vector<Stretch> stretches;
+  size_t covered = 0;
+  const auto add = [&](size_t begin, size_t end, int32_t id) {
+    if (begin < end) stretches.push_back({begin, end, id});
+  };
+  for (size_t at = 0; !empty() && at < text.size();) {
+    int32_t index = 0;
+    const size_t match_end = LongestAt(text, at, &index);
+    if (match_end == 0) {
+      ++at;
+      continue;
+    }
+    const AddedToken& token = tokens_[static_cast<size_t>(index)];
+    const size_t match_begin = std::exchange(at, match_end);
+    if (token.special && !match_special) continue;
+    if (token.single_word && !StandsAlone(text, match_begin, match_end)) {
+      continue;
+    }
+    // White space taken in by the token before is no longer there.
+    size_t begin = match_begin;
+    if (token.lstrip) begin = SkipSpacesBack(text, begin);
+    begin = std::max(begin, covered);
+    const size_t end = token.rstrip ? SkipSpaces(text, match_end) : match_end;
+    add(covered, begin, -1);
+    add(begin, end, token.id);
+    covered = std::max(covered, end);
+  }
+  add(covered, text.size(), -1);
+  return stretches;
+}
+
+}  // namespace espalier::internal

@@ -1,0 +1,66 @@
+#ifndef ESPALIER_IO_INTERNAL_ADDED_TOKENS_H_
+#define ESPALIER_IO_INTERNAL_ADDED_TOKENS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "espalier/io/json_object.h"
+
+namespace espalier::internal {
+
+// An entry of "added_tokens" in a tokenizer.json.
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false;
+  bool normalized = false;
+  bool single_word = false;
+  bool lstrip = false;
+  bool rstrip = false;
+};
+
+absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token);
+
+// A stretch of text: an added token's match, or (id -1) text between them.
+struct Stretch {
+  size_t begin = 0;
+  size_t end = 0;
+  int32_t id = -1;
+};
+
+// Finds added tokens in text: leftmost first, the longest where several begin
+// (huggingface/tokenizers, tokenizer/added_vocabulary.rs). Takes time linear
+// in the text for tokens of bounded length. Thread-safe.
+class AddedTokenMatcher {
+ public:
+  // `spelling` is what to look for; an empty one is left out. The first of two
+  // tokens spelled alike wins.
+  void Add(const AddedToken& token, absl::string_view spelling);
+  bool empty() const { return tokens_.empty(); }
+
+  // Stretches that cover `text`, valid UTF-8, without empty ones. Unless
+  // `match_special`, special tokens are text.
+  std::vector<Stretch> Split(absl::string_view text, bool match_special) const;
+
+ private:
+  struct Node {
+    absl::flat_hash_map<char, int32_t> next;
+    int32_t token = -1;
+  };
+
+  size_t LongestAt(absl::string_view text, size_t begin, int32_t* token) const;
+
+  std::vector<AddedToken> tokens_;
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+};
+
+}  // namespace espalier::internal
+
+#endif  // ESPALIER_IO_INTERNAL_ADDED_TOKENS_H_

@@ -1,0 +1,298 @@
+#include "espalier/io/internal/hugging_face_tokenizer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+#include "espalier/io/internal/text.h"
+#include "espalier/io/internal/utf8.h"
+
+namespace espalier::internal {
+
+namespace {
+
+// Longer words and later ones are encoded anew each time.
+constexpr size_t kMaxCachedBytes = 48;
+constexpr size_t kMaxCachedWords = 1 << 15;
+
+}  // namespace
+
+HuggingFaceTokenizer::HuggingFaceTokenizer(Bpe bpe, Normalizer normalizer,
+                                           PreTokenizer pre_tokenizer,
+                                           TokenDecoder decoder)
+    : bpe_(std::move(bpe)),
+      normalizer_(std::move(normalizer)),
+      pre_tokenizer_(std::move(pre_tokenizer)),
+      decoder_(std::move(decoder)),
+      vocab_size_(bpe_.size()) {}
+
+absl::StatusOr<std::unique_ptr<HuggingFaceTokenizer>>
+HuggingFaceTokenizer::Load(const JsonObject& json) {
+  for (const char* key : {"version", "truncation", "padding"}) {
+    json.Ignore(key);  // this tokenizer never cuts or pads
+  }
+  absl::StatusOr<Normalizer> normalizer = Normalizer::Load(json);
+  if (!normalizer.ok()) return normalizer.status();
+  absl::StatusOr<PreTokenizer> pre_tokenizer = PreTokenizer::Load(json);
+  if (!pre_tokenizer.ok()) return pre_tokenizer.status();
+  absl::StatusOr<TokenDecoder> decoder = TokenDecoder::Load(json);
+  if (!decoder.ok()) return decoder.status();
+  JsonObject model;
+  absl::Status status = json.Get("model", &model);
+  std::string type = "BPE";  // older files have none
+  if (status.ok()) status = model.GetOptional("type", &type);
+  if (!status.ok()) return status;
+  if (type != "BPE") return UnsupportedType(model);
+  absl::StatusOr<Bpe> bpe = Bpe::Load(model, pre_tokenizer->byte_level());
+  if (!bpe.ok()) return bpe.status();
+  std::unique_ptr<HuggingFaceTokenizer> tokenizer(
+      new HuggingFaceTokenizer(*std::move(bpe), *std::move(normalizer),
+                               *std::move(pre_tokenizer), *std::move(decoder)));
+  status = tokenizer->LoadAddedTokens(json);
+  if (status.ok()) status = tokenizer->LoadPostProcessor(json);
+  if (status.ok()) status = CheckAllRead(json);
+  if (!status.ok()) return status;
+  return tokenizer;
+}
+
+absl::Status HuggingFaceTokenizer::LoadAddedTokens(const JsonObject& json) {
+  std::vector<JsonObject> items;
+  absl::Status status = json.GetOptional("added_tokens", &items);
+  if (!status.ok()) return status;
+  for (const JsonObject& item : items) {
+    AddedToken token;
+    status = ParseAddedToken(item, &token);
+    if (status.ok()) status = CheckAllRead(item);
+    if (!status.ok()) return status;
+    if (token.content.empty()) continue;
+    const int32_t known = bpe_.IdOf(token.content);
+    const bool same_id = known < 0 || known == token.id;
+    const absl::string_view other = bpe_.TokenOf(token.id);
+    const bool free_id = other.empty() || other == token.content;
+    const bool is_new = added_.try_emplace(token.id, token).second &&
+                        added_ids_.try_emplace(token.content, token.id).second;
+    if (!same_id || !free_id || !is_new) {
+      return item.Error("id",
+                        absl::StrCat(token.id, " of ", Quote(token.content),
+                                     " contradicts another token"));
+    }
+    vocab_size_ = std::max(vocab_size_, token.id + 1);
+  }
+  // The library looks for special tokens first.
+  for (const bool special : {true, false}) {
+    for (const JsonObject& item : items) {
+      std::string content;
+      status = item.Get("content", &content);
+      if (!status.ok()) return status;
+      if (content.empty()) continue;
+      const AddedToken& token = added_.at(added_ids_.at(content));
+      if (token.special != special) continue;
+      if (token.normalized) {
+        normalized_tokens_.Add(token, normalizer_.Apply(content));
+      } else {
+        plain_tokens_.Add(token, content);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HuggingFaceTokenizer::LoadPostProcessor(const JsonObject& json) {
+  if (!json.Has("post_processor")) {
+    json.Ignore("post_processor");
+    return absl::OkStatus();
+  }
+  JsonObject processor;
+  absl::Status status = json.Get("post_processor", &processor);
+  if (!status.ok()) return status;
+  std::vector<JsonObject> steps = {processor};
+  absl::StatusOr<std::string> type = TypeOf(processor);
+  if (!type.ok()) return type.status();
+  if (*type == "Sequence") {
+    status = processor.Get("processors", &steps);
+    if (status.ok()) status = CheckAllRead(processor);
+    if (!status.ok()) return status;
+  }
+  for (const JsonObject& step : steps) {
+    type = TypeOf(step);
+    if (!type.ok()) return type.status();
+    if (*type == "TemplateProcessing") {
+      status = LoadTemplate(step);
+    } else if (*type == "ByteLevel") {
+      for (const char* key :
+           {"add_prefix_space", "trim_offsets", "use_regex"}) {
+        step.Ignore(key);  // concern offsets, not ids
+      }
+    } else {
+      return UnsupportedType(step);
+    }
+    if (status.ok()) status = CheckAllRead(step);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HuggingFaceTokenizer::LoadTemplate(const JsonObject& json) {
+  JsonObject special_tokens;
+  std::vector<JsonObject> items;
+  absl::Status status = json.Get("special_tokens", &special_tokens);
+  if (status.ok()) status = json.Get("single", &items);
+  if (!status.ok()) return status;
+  json.Ignore("pair");
+  std::vector<int32_t> prefix, suffix;
+  bool before = true;
+  for (const JsonObject& item : items) {
+    if (item.Has("Sequence")) {
+      if (!before) return item.Error("Sequence", "stands twice");
+      before = false;
+      item.Ignore("Sequence");
+      status = CheckAllRead(item);
+      if (!status.ok()) return status;
+      continue;
+    }
+    JsonObject named, definition;
+    std::string name;
+    std::vector<int> ids;
+    status = item.Get("SpecialToken", &named);
+    if (status.ok()) status = named.Get("id", &name);
+    if (status.ok()) status = special_tokens.Get(name, &definition);
+    if (status.ok()) status = definition.Get("ids", &ids);
+    if (!status.ok()) return status;
+    named.Ignore("type_id");
+    definition.Ignore("id");
+    definition.Ignore("tokens");
+    for (const int id : ids) {
+      if (TokenOf(id).empty()) {
+        return definition.Error(
+            "ids", absl::StrCat("names ", id, ", which is no token"));
+      }
+      (before ? prefix : suffix).push_back(id);
+    }
+  }
+  if (before) return json.Error("single", "has no Sequence");
+  for (const std::string& key : special_tokens.keys()) {
+    special_tokens.Ignore(key);
+  }
+  prefix_.insert(prefix_.begin(), prefix.begin(), prefix.end());
+  suffix_.insert(suffix_.end(), suffix.begin(), suffix.end());
+  return absl::OkStatus();
+}
+
+absl::Status HuggingFaceTokenizer::LoadConfig(const JsonObject& config) {
+  for (const auto& [key, id] :
+       {std::pair("bos_token", &bos_id_), std::pair("eos_token", &eos_id_)}) {
+    const JsonValue* value = config.GetValue(key);
+    if (value == nullptr || value->is_null()) continue;
+    // A string, or the object of an added token.
+    if (value->AsObject() != nullptr) value = value->Find("content");
+    if (value == nullptr || value->AsString() == nullptr) {
+      return config.Error(key, "is no token");
+    }
+    *id = IdOf(*value->AsString());
+    if (!id->has_value()) {
+      return config.Error(key, absl::StrCat(Quote(*value->AsString()),
+                                            " is not in the vocabulary"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HuggingFaceTokenizer::EncodeText(absl::string_view text,
+                                              bool drop_unknown,
+                                              WordCache* cache,
+                                              std::vector<int32_t>* ids) const {
+  return pre_tokenizer_.Split(text, [&](absl::string_view word) {
+    if (word.size() > kMaxCachedBytes)
+      return bpe_.Encode(word, drop_unknown, ids);
+    const auto found = cache->find(word);
+    if (found != cache->end()) {
+      const auto [begin, end] = found->second;
+      for (size_t i = begin; i < end; ++i) ids->push_back((*ids)[i]);
+      return absl::OkStatus();
+    }
+    const size_t begin = ids->size();
+    absl::Status status = bpe_.Encode(word, drop_unknown, ids);
+    if (status.ok() && cache->size() < kMaxCachedWords) {
+      cache->emplace(std::string(word), std::pair(begin, ids->size()));
+    }
+    return status;
+  });
+}
+
+absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
+    absl::string_view text, const EncodeOptions& options) const {
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = DecodeUtf8(text, at);
+    if (c.bytes == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("text is not UTF-8 at byte ", at));
+    }
+    at += c.bytes;
+  }
+  std::vector<int32_t> ids;
+  WordCache cache;
+  if (options.add_special_tokens) ids = prefix_;
+  for (const Stretch& stretch :
+       plain_tokens_.Split(text, options.match_special_tokens)) {
+    if (stretch.id >= 0) {
+      ids.push_back(stretch.id);
+      continue;
+    }
+    const absl::string_view piece =
+        text.substr(stretch.begin, stretch.end - stretch.begin);
+    std::string storage;
+    absl::string_view normalized = piece;
+    if (!normalizer_.empty()) {
+      storage = normalizer_.Apply(piece);
+      normalized = storage;
+    }
+    for (const Stretch& inner :
+         normalized_tokens_.Split(normalized, options.match_special_tokens)) {
+      if (inner.id >= 0) {
+        ids.push_back(inner.id);
+        continue;
+      }
+      absl::Status status =
+          EncodeText(normalized.substr(inner.begin, inner.end - inner.begin),
+                     options.drop_unknown, &cache, &ids);
+      if (!status.ok()) return status;
+    }
+  }
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), suffix_.begin(), suffix_.end());
+  }
+  return ids;
+}
+
+std::string HuggingFaceTokenizer::Decode(absl::Span<const int32_t> ids,
+                                         bool skip_special_tokens) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    if (skip_special_tokens && IsSpecial(id)) continue;
+    std::string token = TokenOf(id);
+    if (!token.empty()) tokens.push_back(std::move(token));
+  }
+  return decoder_.Decode(std::move(tokens));
+}
+
+std::optional<int32_t> HuggingFaceTokenizer::IdOf(
+    absl::string_view token) const {
+  const auto added = added_ids_.find(token);
+  if (added != added_ids_.end()) return added->second;
+  const int32_t id = bpe_.IdOf(token);
+  return id < 0 ? std::nullopt : std::optional<int32_t>(id);
+}
+
+std::string HuggingFaceTokenizer::TokenOf(int32_t id) const {
+  const auto added = added_.find(id);
+  return added != added_.end() ? added->second.content
+                               : std::string(bpe_.TokenOf(id));
+}
+
+bool HuggingFaceTokenizer::IsSpecial(int32_t id) const {
+  const auto added = added_.find(id);
+  return added != added_.end() && added->second.special;
+}
+
+}  // namespace espalier::internal

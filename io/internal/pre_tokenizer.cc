@@ -1,0 +1,182 @@
+#include "espalier/io/internal/pre_tokenizer.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "espalier/io/internal/normalizer.h"
+#include "espalier/io/internal/text.h"
+
+namespace espalier::internal {
+
+namespace {
+
+// huggingface/tokenizers, pre_tokenizers/byte_level.rs (from GPT-2).
+constexpr char kByteLevelPattern[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
+    "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+std::string EscapePattern(absl::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (absl::StrContains("\\^$.|?*+()[]{}#&- ", absl::string_view(&c, 1))) {
+      escaped += '\\';
+    }
+    escaped += c;
+  }
+  return escaped;
+}
+
+}  // namespace
+
+absl::StatusOr<PreTokenizer> PreTokenizer::Load(const JsonObject& tokenizer) {
+  PreTokenizer result;
+  if (!tokenizer.Has("pre_tokenizer")) {
+    tokenizer.Ignore("pre_tokenizer");
+    return result;
+  }
+  JsonObject json;
+  absl::Status status = tokenizer.Get("pre_tokenizer", &json);
+  if (status.ok()) status = result.Add(json);
+  if (!status.ok()) return status;
+  return result;
+}
+
+absl::Status PreTokenizer::Add(const JsonObject& json) {
+  const absl::StatusOr<std::string> type = TypeOf(json);
+  if (!type.ok()) return type.status();
+  if (byte_level_) {
+    return absl::UnimplementedError(
+        json.Error("type", absl::StrCat("is ", *type,
+                                        " behind ByteLevel, "
+                                        "which is not supported"))
+            .message());
+  }
+  absl::Status status;
+  if (*type == "Sequence") {
+    std::vector<JsonObject> items;
+    status = json.Get("pretokenizers", &items);
+    for (size_t i = 0; status.ok() && i < items.size(); ++i) {
+      status = Add(items[i]);
+    }
+  } else if (*type == "Split") {
+    status = AddSplit(json);
+  } else if (*type == "ByteLevel") {
+    status = AddByteLevel(json);
+  } else {
+    return UnsupportedType(json);
+  }
+  return status.ok() ? CheckAllRead(json) : status;
+}
+
+absl::Status PreTokenizer::AddSplit(const JsonObject& json) {
+  JsonObject pattern;
+  std::string expression, behavior;
+  bool invert = false;
+  absl::Status status = json.Get("pattern", &pattern);
+  if (status.ok()) status = json.Get("behavior", &behavior);
+  if (status.ok()) status = json.GetOptional("invert", &invert);
+  if (status.ok() && pattern.Has("String")) {
+    status = GetStringPattern(json, &expression);
+    expression = EscapePattern(expression);
+  } else if (status.ok()) {
+    status = pattern.Get("Regex", &expression);
+  }
+  if (status.ok()) status = CheckAllRead(pattern);
+  if (!status.ok()) return status;
+  // Isolated keeps matches and what is between them, so invert changes
+  // nothing.
+  if (behavior != "Isolated") {
+    return absl::UnimplementedError(
+        json.Error("behavior", absl::StrCat("is ", Quote(behavior),
+                                            ", which is not supported"))
+            .message());
+  }
+  absl::StatusOr<std::shared_ptr<const Pattern>> compiled =
+      Pattern::Compile(expression);
+  if (!compiled.ok()) {
+    return absl::Status(
+        compiled.status().code(),
+        json.Error("pattern", compiled.status().message()).message());
+  }
+  patterns_.push_back(*std::move(compiled));
+  return absl::OkStatus();
+}
+
+absl::Status PreTokenizer::AddByteLevel(const JsonObject& json) {
+  bool use_regex = true;
+  absl::Status status = json.GetOptional("use_regex", &use_regex);
+  if (status.ok()) {
+    status = json.GetOptional("add_prefix_space", &add_prefix_space_);
+  }
+  if (!status.ok()) return status;
+  json.Ignore("trim_offsets");  // concerns offsets, not ids
+  if (add_prefix_space_ && !patterns_.empty()) {
+    return absl::UnimplementedError(
+        json.Error("add_prefix_space", "behind a Split is not supported")
+            .message());
+  }
+  if (use_regex) {
+    absl::StatusOr<std::shared_ptr<const Pattern>> compiled =
+        Pattern::Compile(kByteLevelPattern);
+    if (!compiled.ok()) return compiled.status();
+    patterns_.push_back(*std::move(compiled));
+  }
+  byte_level_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status PreTokenizer::SplitFrom(
+    size_t step, absl::string_view text,
+    absl::Span<const std::unique_ptr<PatternMatcher>> matchers,
+    absl::FunctionRef<absl::Status(absl::string_view)> on_word) const {
+  const auto next = [&](size_t begin, size_t end) {
+    if (begin == end) return absl::OkStatus();
+    const absl::string_view piece = text.substr(begin, end - begin);
+    return step + 1 == matchers.size()
+               ? on_word(piece)
+               : SplitFrom(step + 1, piece, matchers, on_word);
+  };
+  if (step == matchers.size()) return on_word(text);
+  size_t covered = 0;
+  size_t at = 0;
+  Match match;
+  while (at < text.size()) {
+    const absl::StatusOr<bool> found = matchers[step]->Find(text, at, &match);
+    if (!found.ok()) return found.status();
+    if (!*found) break;
+    if (match.end == match.begin) {  // cuts nothing out
+      at = match.end + 1;
+      while (at < text.size() &&
+             (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) {
+        ++at;
+      }
+      continue;
+    }
+    absl::Status status = next(covered, match.begin);
+    if (status.ok()) status = next(match.begin, match.end);
+    if (!status.ok()) return status;
+    covered = at = match.end;
+  }
+  return next(covered, text.size());
+}
+
+absl::Status PreTokenizer::Split(
+    absl::string_view text,
+    absl::FunctionRef<absl::Status(absl::string_view)> on_word) const {
+  if (text.empty()) return absl::OkStatus();
+  std::string prefixed;
+  if (add_prefix_space_ && text[0] != ' ') {
+    prefixed = absl::StrCat(" ", text);
+    text = prefixed;
+  }
+  std::vector<std::unique_ptr<PatternMatcher>> matchers;
+  for (const std::shared_ptr<const Pattern>& pattern : patterns_) {
+    matchers.push_back(std::make_unique<PatternMatcher>(*pattern));
+  }
+  return SplitFrom(0, text, matchers, on_word);
+}
+
+}  // namespace espalier::internal

@@ -1,0 +1,51 @@
+#ifndef ESPALIER_IO_INTERNAL_PRE_TOKENIZER_H_
+#define ESPALIER_IO_INTERNAL_PRE_TOKENIZER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "espalier/io/internal/pattern.h"
+#include "espalier/io/json_object.h"
+
+namespace espalier::internal {
+
+// The "pre_tokenizer" of a tokenizer.json: cuts text into words, which are
+// encoded one by one. Knows Sequence, Split by an expression or a string
+// (Isolated), and ByteLevel as the last step; UNIMPLEMENTED names the others.
+// Thread-safe once loaded.
+class PreTokenizer {
+ public:
+  // `tokenizer` is the whole file's object.
+  static absl::StatusOr<PreTokenizer> Load(const JsonObject& tokenizer);
+
+  // Whether words are bytes, spelled with GPT-2's stand-ins.
+  bool byte_level() const { return byte_level_; }
+
+  // Calls on_word for each word of `text`, valid UTF-8, in order; an error of
+  // on_word ends it.
+  absl::Status Split(
+      absl::string_view text,
+      absl::FunctionRef<absl::Status(absl::string_view)> on_word) const;
+
+ private:
+  absl::Status Add(const JsonObject& json);
+  absl::Status AddSplit(const JsonObject& json);
+  absl::Status AddByteLevel(const JsonObject& json);
+  absl::Status SplitFrom(
+      size_t step, absl::string_view text,
+      absl::Span<const std::unique_ptr<PatternMatcher>> matchers,
+      absl::FunctionRef<absl::Status(absl::string_view)> on_word) const;
+
+  std::vector<std::shared_ptr<const Pattern>> patterns_;
+  bool byte_level_ = false;
+  bool add_prefix_space_ = false;
+};
+
+}  // namespace espalier::internal
+
+#endif  // ESPALIER_IO_INTERNAL_PRE_TOKENIZER_H_

@@ -1,0 +1,73 @@
+#ifndef ESPALIER_IO_TOKENIZER_H_
+#define ESPALIER_IO_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace espalier {
+
+struct EncodeOptions {
+  // What the tokenizer's own post-processor puts around a text (<s>, usually).
+  bool add_special_tokens = false;
+  // Whether text that spells a special token becomes that token. False treats
+  // it as the text it is: right for data, which must not be able to forge a
+  // control token.
+  bool match_special_tokens = false;
+  // Leaves out characters that the vocabulary cannot express, as the reference
+  // library does, instead of failing.
+  bool drop_unknown = false;
+};
+
+// Text to token ids and back. Thread-safe.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Fails INVALID_ARGUMENT on text that is not UTF-8 (with the byte) and on a
+  // character that the vocabulary cannot express.
+  virtual absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text, const EncodeOptions& options) const = 0;
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text) const {
+    return Encode(text, EncodeOptions());
+  }
+  // Ids without a token are passed over; bytes that are not UTF-8 become
+  // U+FFFD.
+  virtual std::string Decode(absl::Span<const int32_t> ids,
+                             bool skip_special_tokens) const = 0;
+  std::string Decode(absl::Span<const int32_t> ids) const {
+    return Decode(ids, /*skip_special_tokens=*/false);
+  }
+
+  // One above the highest id; a model's vocab_size may be larger.
+  virtual int32_t vocab_size() const = 0;
+  virtual std::optional<int32_t> IdOf(absl::string_view token) const = 0;
+  // As the file spells it; empty for an id without a token.
+  virtual std::string TokenOf(int32_t id) const = 0;
+  virtual bool IsSpecial(int32_t id) const = 0;
+  // Of tokenizer_config.json, where it names them.
+  virtual std::optional<int32_t> bos_id() const = 0;
+  virtual std::optional<int32_t> eos_id() const = 0;
+};
+
+// Reads tokenizer.json, and tokenizer_config.json where there is one, of a
+// Hugging Face folder. BPE models, byte-level or with byte fallback; a
+// construct that is not known is UNIMPLEMENTED, by name.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+    const std::string& dir);
+
+// The same from the texts of the files; `config` may be empty. `where` goes in
+// front of messages.
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(
+    absl::string_view tokenizer, absl::string_view config,
+    const std::string& where);
+
+}  // namespace espalier
+
+#endif  // ESPALIER_IO_TOKENIZER_H_

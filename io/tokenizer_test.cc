@@ -1,0 +1,372 @@
+#include "espalier/io/tokenizer.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/io/internal/byte_level.h"
+#include "espalier/io/internal/pattern.h"
+#include "espalier/io/internal/test_util.h"
+#include "espalier/io/internal/unicode.h"
+#include "espalier/io/json_object.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string FixtureDir(const std::string& name) {
+  return absl::StrCat(ESPALIER_SOURCE_DIR, "/tests/fixtures/tokenizers/", name);
+}
+
+std::vector<int32_t> ToIds(const std::vector<int>& ids) {
+  return std::vector<int32_t>(ids.begin(), ids.end());
+}
+
+// Holds the tokenizer against lines of tests/oracle/tokenizer_cases.py; number
+// of lines that differ.
+int CountDifferences(const Tokenizer& tokenizer, const std::string& path,
+                     int* num_cases) {
+  int differences = 0;
+  const std::string lines = test::ReadFile(path);
+  for (absl::string_view line :
+       absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+    const auto json = JsonObject::Parse(line, path);
+    if (!json.ok()) {
+      ADD_FAILURE() << json.status();
+      return ++differences;
+    }
+    std::string text, decoded;
+    std::vector<int> ids;
+    EXPECT_TRUE(json->Get("text", &text).ok());
+    EXPECT_TRUE(json->Get("decoded", &decoded).ok());
+    EXPECT_TRUE(json->Get("ids", &ids).ok());
+    std::vector<int> plain_ids = ids;
+    EXPECT_TRUE(json->GetOptional("plain_ids", &plain_ids).ok());
+    EncodeOptions match;
+    match.match_special_tokens = true;
+    match.drop_unknown = true;
+    EncodeOptions plain = match;
+    plain.match_special_tokens = false;
+    ++*num_cases;
+    const auto got = tokenizer.Encode(text, match);
+    const auto got_plain = tokenizer.Encode(text, plain);
+    if (got.ok() && *got == ToIds(ids) && got_plain.ok() &&
+        *got_plain == ToIds(plain_ids) && tokenizer.Decode(*got) == decoded) {
+      continue;
+    }
+    if (++differences > 5) continue;
+    ADD_FAILURE() << line << "\n got "
+                  << (got.ok() ? absl::StrJoin(*got, ",")
+                               : got.status().ToString())
+                  << "\n plain "
+                  << (got_plain.ok() ? absl::StrJoin(*got_plain, ",")
+                                     : got_plain.status().ToString())
+                  << "\n decoded " << (got.ok() ? tokenizer.Decode(*got) : "");
+  }
+  return differences;
+}
+
+class TokenizerFixtureTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    auto tokenizer = LoadTokenizer(FixtureDir(GetParam()));
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    tokenizer_ = *std::move(tokenizer);
+  }
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, TokenizerFixtureTest,
+                         ::testing::Values("byte_level", "byte_fallback"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(TokenizerFixtureTest, EqualsTheReferenceLibrary) {
+  int num_cases = 0;
+  EXPECT_EQ(
+      CountDifferences(*tokenizer_, FixtureDir(GetParam()) + "/cases.jsonl",
+                       &num_cases),
+      0);
+  EXPECT_GE(num_cases, 70);
+}
+
+TEST_P(TokenizerFixtureTest, RefusesInvalidUtf8) {
+  const auto ids = tokenizer_->Encode("abc\xff");
+  EXPECT_EQ(ids.status().message(), "text is not UTF-8 at byte 3");
+}
+
+TEST_P(TokenizerFixtureTest, RandomTextComesBack) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 500; ++round) {
+    std::string text = "x";  // no leading space, which Strip takes away
+    for (uint32_t i = random() % 40; i > 0; --i) {
+      const uint32_t code =
+          random() % 2 == 0 ? 32 + random() % 96 : 0x3400 + random() % 0x1000;
+      text += code < 128
+                  ? std::string(1, static_cast<char>(code))
+                  : std::string({static_cast<char>(0xE0 | code >> 12),
+                                 static_cast<char>(0x80 | (code >> 6 & 63)),
+                                 static_cast<char>(0x80 | (code & 63))});
+    }
+    const auto ids = tokenizer_->Encode(text);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ(tokenizer_->Decode(*ids), text);
+  }
+}
+
+TEST_P(TokenizerFixtureTest, LongWordsTakeNoSquareTime) {
+  const auto seconds = [&](size_t length) {
+    std::string text;
+    std::mt19937 random(6);
+    for (size_t i = 0; i < length; ++i) {
+      text.push_back(static_cast<char>('a' + random() % 3));
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const auto ids = tokenizer_->Encode(text);
+    EXPECT_TRUE(ids.ok()) << ids.status();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start)
+        .count();
+  };
+  // Far more than n log n needs, far less than n^2 would.
+  EXPECT_LT(seconds(1 << 20), 0.02 + 150 * seconds(1 << 15));
+}
+
+TEST(TokenizerTest, SpecialTokensAreOfferedAndKeptApart) {
+  const auto tokenizer = LoadTokenizer(FixtureDir("byte_level"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const int32_t bos = (*tokenizer)->IdOf("<|bos|>").value();
+  const int32_t eos = (*tokenizer)->IdOf("<|eos|>").value();
+  EXPECT_TRUE((*tokenizer)->IsSpecial(bos));
+  EXPECT_FALSE((*tokenizer)->IsSpecial(0));
+  EXPECT_EQ((*tokenizer)->TokenOf(bos), "<|bos|>");
+  EXPECT_EQ((*tokenizer)->TokenOf(1 << 30), "");
+  EXPECT_EQ((*tokenizer)->TokenOf(-1), "");
+  EncodeOptions match;
+  match.match_special_tokens = true;
+  EXPECT_THAT((*tokenizer)->Encode("<|eos|>", match).value(), ElementsAre(eos));
+  const auto plain = (*tokenizer)->Encode("<|eos|>").value();
+  EXPECT_GT(plain.size(), 1u);
+  EXPECT_EQ((*tokenizer)->Decode(plain), "<|eos|>");
+  EncodeOptions add;
+  add.add_special_tokens = true;
+  const auto framed = (*tokenizer)->Encode("a", add).value();
+  EXPECT_EQ(framed.front(), bos);
+  EXPECT_EQ(framed.back(), eos);
+  EXPECT_EQ((*tokenizer)->Decode(framed, /*skip_special_tokens=*/true), "a");
+  EXPECT_FALSE((*tokenizer)->bos_id().has_value());
+}
+
+TEST(TokenizerTest, ReadsBosAndEosOfTheConfig) {
+  const std::string json =
+      test::ReadFile(FixtureDir("byte_fallback") + "/tokenizer.json");
+  const auto tokenizer = ParseTokenizer(
+      json, R"({"bos_token":"<s>","eos_token":{"content":"</s>"},"x":1})", "t");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->bos_id(), 1);
+  EXPECT_EQ((*tokenizer)->eos_id(), 2);
+  const auto bad = ParseTokenizer(json, R"({"bos_token":"<none>"})", "t");
+  EXPECT_THAT(std::string(bad.status().message()),
+              HasSubstr("bos_token \"<none>\" is not in the vocabulary"));
+}
+
+// A tokenizer.json with one part replaced.
+std::string Refusal(absl::string_view key, absl::string_view part) {
+  std::string json = "{\"version\":\"1.0\"";
+  for (const auto& [name, value] :
+       std::vector<std::pair<absl::string_view, absl::string_view>>{
+           {"normalizer", "null"},
+           {"pre_tokenizer", "null"},
+           {"decoder", "{\"type\":\"Fuse\"}"},
+           {"post_processor", "null"},
+           {"added_tokens", "[]"},
+           {"model",
+            "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+            "\"merges\":[\"a b\"]}"}}) {
+    absl::StrAppend(&json, ",\"", name, "\":", name == key ? part : value);
+  }
+  const auto tokenizer = ParseTokenizer(absl::StrCat(json, "}"), "", "t");
+  return tokenizer.ok() ? "" : std::string(tokenizer.status().message());
+}
+
+TEST(TokenizerTest, NamesWhatItDoesNotKnow) {
+  EXPECT_EQ(Refusal("", ""), "");
+  EXPECT_EQ(Refusal("normalizer", R"({"type":"NFKC"})"),
+            "t: normalizer.type is \"NFKC\", which is not supported");
+  EXPECT_EQ(Refusal("normalizer",
+                    R"({"type":"Sequence","normalizers":[{"type":"BertX"}]})"),
+            "t: normalizer.normalizers[0].type is \"BertX\", which is not "
+            "supported");
+  EXPECT_EQ(Refusal("normalizer", R"({"type":"NFC","odd":1})"),
+            "t: normalizer.odd is not supported");
+  EXPECT_THAT(Refusal("normalizer", R"({"type":"Replace","content":"x",
+                        "pattern":{"Regex":"a"}})"),
+              HasSubstr("pattern other than a String"));
+  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Metaspace"})"),
+              HasSubstr("\"Metaspace\""));
+  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Split","pattern":
+                        {"Regex":"a"},"behavior":"Removed"})"),
+              HasSubstr("behavior is \"Removed\""));
+  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Split","pattern":
+                        {"Regex":"(a"},"behavior":"Isolated"})"),
+              HasSubstr("regular expression \"(a\""));
+  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Split","pattern":
+                        {"Regex":"[a&&b]"},"behavior":"Isolated"})"),
+              HasSubstr("&&"));
+  EXPECT_THAT(Refusal("decoder", R"({"type":"WordPiece"})"),
+              HasSubstr("decoder.type is \"WordPiece\""));
+  EXPECT_THAT(Refusal("post_processor", R"({"type":"BertProcessing"})"),
+              HasSubstr("\"BertProcessing\""));
+  EXPECT_THAT(Refusal("model", R"({"type":"Unigram"})"),
+              HasSubstr("model.type is \"Unigram\""));
+  EXPECT_THAT(Refusal("model", R"({"type":"BPE","dropout":0.1,"vocab":{},
+                        "merges":[]})"),
+              HasSubstr("model.dropout is not supported"));
+}
+
+TEST(TokenizerTest, RefusesContradictions) {
+  const auto model = [](absl::string_view vocab, absl::string_view merges) {
+    return Refusal("model", absl::StrCat("{\"type\":\"BPE\",\"vocab\":", vocab,
+                                         ",\"merges\":", merges, "}"));
+  };
+  EXPECT_THAT(model(R"({"a":0,"b":0})", "[]"), HasSubstr("gives id 0"));
+  EXPECT_THAT(model(R"({"":0})", "[]"), HasSubstr("gives id 0"));
+  EXPECT_THAT(model(R"({"a":-1})", "[]"), HasSubstr("\"a\" an id"));
+  EXPECT_THAT(model(R"({"a":1e3})", "[]"), HasSubstr("\"a\" an id"));
+  EXPECT_THAT(model(R"({"a":4000000000})", "[]"), HasSubstr("\"a\" an id"));
+  EXPECT_THAT(model("[]", "[]"), HasSubstr("vocab is no object"));
+  EXPECT_THAT(model(R"({"a":0})", "{}"), HasSubstr("merges is no array"));
+  for (const char* merge : {"\"a\"", "\"a b c\"", "1", "[\"a\"]", "[\"a\",1]",
+                            "[\"a\",\"b\",\"c\"]"}) {
+    EXPECT_THAT(model(R"({"a":0,"b":1,"ab":2})", absl::StrCat("[", merge, "]")),
+                HasSubstr("item 0 is not two tokens"));
+  }
+  EXPECT_THAT(model(R"({"a":0,"b":1})", "[\"a b\"]"),
+              HasSubstr("(\"a\", \"b\") is not in the vocabulary"));
+  const auto added = [](absl::string_view tokens) {
+    std::string list;
+    for (absl::string_view token : absl::StrSplit(tokens, ';')) {
+      absl::StrAppend(&list, list.empty() ? "" : ",", "{", token,
+                      ",\"special\":true,\"normalized\":false,\"single_word\":"
+                      "false,\"lstrip\":false,\"rstrip\":false}");
+    }
+    return Refusal("added_tokens", absl::StrCat("[", list, "]"));
+  };
+  EXPECT_EQ(added(R"("id":3,"content":"c")"), "");
+  EXPECT_EQ(added(R"("id":2,"content":"ab")"), "");
+  for (const char* tokens :
+       {R"("id":2,"content":"c")", R"("id":3,"content":"ab")",
+        R"("id":3,"content":"c";"id":3,"content":"d")",
+        R"("id":3,"content":"c";"id":4,"content":"c")"}) {
+    EXPECT_THAT(added(tokens), HasSubstr("contradicts another token"));
+  }
+}
+
+TEST(TokenizerTest, ACharacterWithoutATokenIsAnError) {
+  const auto tokenizer = ParseTokenizer(
+      R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})", "", "t");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT((*tokenizer)->Encode("aa").value(), ElementsAre(0, 0));
+  EXPECT_EQ((*tokenizer)->Encode("ab").status().message(),
+            "no token for \"b\"");
+  EncodeOptions drop;
+  drop.drop_unknown = true;
+  EXPECT_THAT((*tokenizer)->Encode("aba", drop).value(), ElementsAre(0, 0));
+  EXPECT_THAT((*tokenizer)->Encode("").value(), IsEmpty());
+}
+
+TEST(TokenizerTest, RandomBytesNeverCrash) {
+  const std::string good =
+      test::ReadFile(FixtureDir("byte_level") + "/tokenizer.json");
+  std::mt19937 random(9);
+  for (int round = 0; round < 300; ++round) {
+    std::string json = good;
+    for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
+      // Mostly in the parts before the vocabulary.
+      json[random() % (random() % 4 == 0 ? json.size() : 2500)] =
+          static_cast<char>(random() % 128);
+    }
+    const auto tokenizer = ParseTokenizer(json, "", "t");
+    if (!tokenizer.ok()) continue;
+    const auto ids = (*tokenizer)->Encode("garden wall 12 <|eos|> \xC3\xA9");
+    if (ids.ok()) (*tokenizer)->Decode(*ids);
+  }
+}
+
+// Real tokenizers against cases made by tests/oracle/tokenizer_cases.py:
+// ESPALIER_TOKENIZER_CASES names a folder of NAME.json and NAME.jsonl.
+TEST(TokenizerTest, EqualsTheReferenceLibraryOnRealTokenizers) {
+  const char* dir = std::getenv("ESPALIER_TOKENIZER_CASES");
+  if (dir == nullptr) GTEST_SKIP() << "ESPALIER_TOKENIZER_CASES is not set";
+  for (const auto& item : std::filesystem::directory_iterator(dir)) {
+    if (item.path().extension() != ".json") continue;
+    SCOPED_TRACE(item.path().string());
+    const auto tokenizer = ParseTokenizer(test::ReadFile(item.path().string()),
+                                          "", item.path().filename().string());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    int num_cases = 0;
+    const int differences =
+        CountDifferences(**tokenizer, item.path().string() + "l", &num_cases);
+    EXPECT_EQ(differences, 0);
+    std::printf("%s: %d cases, %d differences\n",
+                item.path().filename().c_str(), num_cases, differences);
+  }
+}
+
+TEST(ByteLevelTest, EveryByteHasItsOwnChar) {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));
+  EXPECT_EQ(internal::CharsToBytes(internal::BytesToChars(all)), all);
+  EXPECT_EQ(internal::BytesToChars(" \n"), "\xC4\xA0\xC4\x8A");
+  EXPECT_EQ(internal::CharsToBytes("a b"), "a b");
+}
+
+TEST(PatternTest, SpellsOutWhatPcreReadsDifferently) {
+  EXPECT_EQ(internal::TranslatePattern("[^\\s\\p{L}]+\\d\\u4e00").value(),
+            "[^\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}"
+            "\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\p{L}]+[\\p{Nd}]"
+            "\\x{4e00}");
+  EXPECT_TRUE(internal::TranslatePattern("[]a]").ok());
+  for (const char* pattern :
+       {"[a[b]]", "[[:alpha:]]", "\\h", "^a", "a$", "[\\S]", "a{1,2}+", "\\",
+        "(?<n>a)", "\\u12", "\\K", "\\b"}) {
+    EXPECT_EQ(internal::TranslatePattern(pattern).status().code(),
+              absl::StatusCode::kUnimplemented)
+        << pattern;
+  }
+}
+
+TEST(UnicodeTest, ComposesCanonically) {
+  using internal::ToNfc;
+  EXPECT_EQ(ToNfc("e\xCC\x81"), "\xC3\xA9");
+  // Marks sort by class before they compose; a blocked mark stays.
+  EXPECT_EQ(ToNfc("a\xCC\x87\xCC\xA3"), "\xE1\xBA\xA1\xCC\x87");
+  EXPECT_EQ(ToNfc("\xE2\x84\xAB"), "\xC3\x85");             // Angstrom sign
+  EXPECT_EQ(ToNfc("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"),  // jamo
+            "\xEA\xB0\x81");
+  EXPECT_EQ(ToNfc("\xEA\xB0\x80\xE1\x86\xA8"), "\xEA\xB0\x81");
+  EXPECT_EQ(ToNfc("\xE0\xA5\x98"), "\xE0\xA4\x95\xE0\xA4\xBC");  // excluded
+  EXPECT_EQ(ToNfc("plain"), "plain");
+  EXPECT_TRUE(internal::IsWordChar('a'));
+  EXPECT_TRUE(internal::IsWordChar('_'));
+  EXPECT_TRUE(internal::IsWordChar(0x4E00));
+  EXPECT_FALSE(internal::IsWordChar('-'));
+  EXPECT_FALSE(internal::IsWordChar(0x10FFFF));
+  EXPECT_TRUE(internal::IsWhiteSpace(0x3000));
+  EXPECT_FALSE(internal::IsWhiteSpace(0x180E));
+}
+
+}  // namespace
+}  // namespace espalier
