@@ -97,10 +97,11 @@ class Tensor {
   // A contiguous copy on the cpu device of the same context; waits for the
   // device.
   Tensor ToHost() const;
-  // A contiguous copy on `device`, of the same context.
+  // A contiguous copy on `device`, of the same context; of any strides.
   Tensor CopyTo(Device& device) const;
   // Overwrites this contiguous tensor with a contiguous one of the same shape
-  // and dtype, from any device of the context.
+  // and dtype, from any device of the context. Two views of one storage must not
+  // overlap in part. On the meta device there is nothing to copy.
   void CopyFrom(const Tensor& source) const;
 
   // What kernels are given; an absent tensor gives an empty view.
