@@ -290,6 +290,29 @@ void Tensor::CopyFrom(const Tensor& source) const {
   }
 }
 
+Tensor Tensor::AsBytes() const {
+  return Tensor(storage_, {storage_bytes()}, kU8);
+}
+
+Tensor Tensor::WithoutBytes() const {
+  Tensor result = *this;
+  result.storage_ = nullptr;
+  return result;
+}
+
+Tensor Tensor::OnBytes(const Tensor& bytes) const {
+  int64_t end = num_elements() == 0 ? 0 : offset_ + 1;
+  for (int d = 0; end > 0 && d < ndim(); ++d) end += (dim(d) - 1) * stride(d);
+  ESPALIER_CHECK(bytes.dtype_ == kU8 && bytes.offset_ == 0 &&
+                     bytes.num_bytes() == bytes.storage_bytes() &&
+                     end * SizeOf(dtype_) <= bytes.num_bytes(),
+                 ToString(shape_), " of ", ToString(dtype_), " on ",
+                 ToString(bytes));
+  Tensor result = *this;
+  result.storage_ = bytes.storage_;
+  return result;
+}
+
 View Tensor::view() const {
   View view;
   if (storage_ == nullptr) return view;
