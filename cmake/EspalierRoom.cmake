@@ -12,7 +12,7 @@
 set(ESPALIER_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq
     -mavx512cd -mavx512vbmi -mprefer-vector-width=512
     # GCC 12 suspects its own intrinsics headers (GCC bug 105593).
-    -Wno-maybe-uninitialized -Wno-uninitialized)
+    -Wno-maybe-uninitialized)
 set(ESPALIER_AVX512BF16_FLAGS ${ESPALIER_AVX512_FLAGS} -mavx512bf16)
 set(ESPALIER_ARMBF16_FLAGS -march=armv8.2-a+bf16+dotprod)
 
@@ -78,6 +78,11 @@ function(espalier_room room)
   target_link_libraries(${target} PUBLIC ${ARG_LIBS} PRIVATE espalier_flags)
   set_property(GLOBAL PROPERTY ESPALIER_PUBLIC_${room} ${ARG_PUBLIC})
   set_property(GLOBAL APPEND PROPERTY ESPALIER_ROOMS ${room})
+  set(roots "${CMAKE_BINARY_DIR}/alias/${room}")
+  foreach(dep ${ARG_DEPS})
+    list(APPEND roots ${ESPALIER_ROOTS_${dep}})
+  endforeach()
+  set(ESPALIER_ROOTS_${room} ${roots} PARENT_SCOPE)
   set_property(GLOBAL PROPERTY ESPALIER_TESTS_${room} ${tests})
   set_property(GLOBAL PROPERTY ESPALIER_BENCHES_${room} ${benches})
 endfunction()

@@ -1,4 +1,47 @@
-# Programs, tests and benchmarks of every room.
+# The shared library, the command, tests and benchmarks.
+get_property(rooms GLOBAL PROPERTY ESPALIER_ROOMS)
+
+add_library(espalier SHARED)
+add_library(espalier::espalier ALIAS espalier)
+set(public_headers "")
+set(public_roots "")
+foreach(room ${rooms})
+  target_sources(espalier PRIVATE $<TARGET_OBJECTS:espalier_${room}>)
+  get_target_property(room_libs espalier_${room} LINK_LIBRARIES)
+  list(FILTER room_libs EXCLUDE REGEX "^espalier_")
+  target_link_libraries(espalier PRIVATE ${room_libs})
+  get_property(headers GLOBAL PROPERTY ESPALIER_PUBLIC_${room})
+  set(root "${CMAKE_BINARY_DIR}/alias/${room}")
+  list(APPEND public_roots "${root}")
+  foreach(header ${headers})
+    list(APPEND public_headers "${root}/espalier/${room}/${header}")
+  endforeach()
+endforeach()
+target_link_libraries(espalier PRIVATE espalier_flags
+  PUBLIC absl::status absl::statusor)
+set_target_properties(espalier PROPERTIES VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR})
+target_sources(espalier PUBLIC FILE_SET HEADERS BASE_DIRS ${public_roots}
+  FILES ${public_headers})
+target_compile_features(espalier PUBLIC cxx_std_20)
+
+include(CMakePackageConfigHelpers)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/espalier")
+install(TARGETS espalier EXPORT espalier
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT espalier FILE espalier-targets.cmake NAMESPACE espalier::
+  DESTINATION ${package_dir})
+configure_package_config_file(cmake/espalier-config.cmake.in
+  "${CMAKE_BINARY_DIR}/espalier-config.cmake" INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/espalier-config-version.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/espalier-config.cmake"
+  "${CMAKE_BINARY_DIR}/espalier-config-version.cmake" DESTINATION ${package_dir})
+configure_file(cmake/espalier.pc.in "${CMAKE_BINARY_DIR}/espalier.pc" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/espalier.pc"
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
 file(GLOB tool_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tools/*.cc")
 list(FILTER tool_sources EXCLUDE REGEX "_(test|bench)\\.cc$")
 if(tool_sources)
@@ -25,7 +68,6 @@ if(ESPALIER_TESTS)
   target_link_libraries(espalier_test_support PUBLIC espalier_autograd
     GTest::gtest GTest::gmock PRIVATE espalier_flags)
 
-  get_property(rooms GLOBAL PROPERTY ESPALIER_ROOMS)
   foreach(room ${rooms})
     get_property(tests GLOBAL PROPERTY ESPALIER_TESTS_${room})
     set(libs espalier_${room})
@@ -42,6 +84,28 @@ if(ESPALIER_TESTS)
   foreach(test ${cross_tests})
     espalier_test(${test} LIBS espalier_train espalier_test_support)
   endforeach()
+
+  # An upward include must be "No such file"; the same file compiles where the
+  # room is below.
+  foreach(room runtime ops)
+    set(flags "-std=c++20" "-fsyntax-only")
+    foreach(root ${ESPALIER_ROOTS_${room}})
+      list(APPEND flags "-I${root}")
+    endforeach()
+    add_test(NAME tests.layering.${room} COMMAND ${CMAKE_CXX_COMPILER} ${flags}
+      "${CMAKE_SOURCE_DIR}/tests/layering/uses_ops.cc")
+    set_tests_properties(tests.layering.${room} PROPERTIES LABELS unit)
+  endforeach()
+  set_tests_properties(tests.layering.runtime PROPERTIES
+    PASS_REGULAR_EXPRESSION
+    "espalier/ops/rms_norm/rms_norm.h: No such file or directory")
+
+  if(NOT ESPALIER_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    add_test(NAME tests.consumer COMMAND
+      "${CMAKE_SOURCE_DIR}/tests/consumer/run.sh" "${CMAKE_SOURCE_DIR}"
+      "${CMAKE_BINARY_DIR}" "${CMAKE_CXX_COMPILER}")
+    set_tests_properties(tests.consumer PROPERTIES LABELS slow TIMEOUT 600)
+  endif()
 endif()
 
 if(ESPALIER_BENCHES)
@@ -56,7 +120,6 @@ if(ESPALIER_BENCHES)
     espalier_include_root(espalier_bench_support tests)
     target_link_libraries(espalier_bench_support PUBLIC espalier_runtime
       benchmark::benchmark PRIVATE espalier_flags)
-    get_property(rooms GLOBAL PROPERTY ESPALIER_ROOMS)
     foreach(room ${rooms})
       get_property(benches GLOBAL PROPERTY ESPALIER_BENCHES_${room})
       foreach(bench ${benches})

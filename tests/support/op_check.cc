@@ -288,8 +288,12 @@ std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
 
 ::testing::AssertionResult SameBitsForAllThreads(
     const Fn& fn, const Target& target, const std::vector<Shape>& shapes) {
+  return SameBitsForAllThreads(fn, target, NormalInputs(shapes));
+}
+
+::testing::AssertionResult SameBitsForAllThreads(
+    const Fn& fn, const Target& target, const std::vector<Variable>& inputs) {
   return Guarded([&] {
-    const std::vector<Variable> inputs = NormalInputs(shapes);
     const auto run = [&](int threads) {
       return RunOn(fn, ContextFor(target.isa, threads).cpu(), target.dtype,
                    target.dtype, inputs);

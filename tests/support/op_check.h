@@ -45,6 +45,9 @@ Tensor FromDoubles(Device& device, const Shape& shape, DType dtype,
 // Value and gradients are the same bits with 1, 2, 3 and 7 threads.
 ::testing::AssertionResult SameBitsForAllThreads(
     const Fn& fn, const Target& target, const std::vector<Shape>& shapes);
+// The same on given f64 inputs.
+::testing::AssertionResult SameBitsForAllThreads(
+    const Fn& fn, const Target& target, const std::vector<Variable>& inputs);
 
 // Each once per Target.
 class OpTest : public ::testing::TestWithParam<Target> {};

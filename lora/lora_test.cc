@@ -1,0 +1,219 @@
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/autograd/backward.h"
+#include "espalier/io/json_object.h"
+#include "espalier/io/safetensors_reader.h"
+#include "espalier/lora/attach.h"
+#include "espalier/lora/lora_delta.h"
+#include "espalier/lora/peft_files.h"
+#include "espalier/model/llama/model.h"
+#include "espalier/ops/linear_cross_entropy/linear_cross_entropy.h"
+#include "espalier/runtime/rng.h"
+#include "espalier/tests/support/compare.h"
+#include "espalier/tests/support/env.h"
+
+namespace espalier::lora {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::string_view kConfig = R"({
+  "model_type": "llama", "vocab_size": 23, "hidden_size": 10,
+  "intermediate_size": 14, "num_hidden_layers": 2, "num_attention_heads": 2,
+  "num_key_value_heads": 1, "head_dim": 6, "rms_norm_eps": 1e-5,
+  "tie_word_embeddings": false})";
+
+void FillAll(Module& module, DType dtype, bool trainable) {
+  module.ForEachParameter([&](Parameter& parameter) {
+    Tensor value = Tensor::Empty(test::Cpu(), parameter.shape(), dtype);
+    FillNormal(value, Rng{7, StreamOf(parameter.name())}, 0.1, 0.4);
+    parameter.SetValue(std::move(value), trainable);
+  });
+}
+
+// A tiny frozen llama with random weights.
+std::unique_ptr<CausalLm> TinyModel(DType dtype) {
+  auto json = JsonObject::Parse(kConfig, "config");
+  EXPECT_TRUE(json.ok()) << json.status();
+  auto model = llama::Create(*json);
+  EXPECT_TRUE(model.ok()) << model.status();
+  FillAll(**model, dtype, /*trainable=*/false);
+  return *std::move(model);
+}
+
+Batch TinyBatch() {
+  const auto tensor = [](std::vector<int32_t> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    return Tensor::FromHost<int32_t>(test::Cpu(), {count}, values);
+  };
+  Batch batch;
+  batch.ids = tensor({3, 1, 22, 7, 7, 0, 12});
+  batch.positions = tensor({0, 1, 2, 3, 0, 1, 2});
+  batch.labels = tensor({1, 22, 7, -100, 0, 12, -100});
+  batch.cu_seqlens = std::make_shared<const std::vector<int32_t>>(
+      std::vector<int32_t>{0, 4, 7});
+  return batch;
+}
+
+Variable Loss(CausalLm& model) {
+  const Batch batch = TinyBatch();
+  return LinearCrossEntropy(model.HiddenStates(batch), model.head().variable(),
+                            batch.labels)
+      .loss;
+}
+
+Options Rank3() {
+  Options options;
+  options.lora_rank = 3;
+  options.lora_alpha = 7;
+  return options;
+}
+
+TEST(LoraGradientTest, EveryFactorMatchesCentralDifferencesInF64) {
+  const auto model = TinyModel(kF64);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  const std::vector<Parameter*> parameters = AdapterParameters(*model);
+  ASSERT_EQ(parameters.size(), 2u * 7u * 2u);
+  for (Parameter* parameter : parameters) {
+    Tensor value = Tensor::Empty(test::Cpu(), parameter->shape(), kF64);
+    FillNormal(value, Rng{5, StreamOf(parameter->name())}, 0, 0.3);
+    parameter->SetValue(std::move(value), /*trainable=*/true);
+  }
+  autograd::Backward(Loss(*model));
+  constexpr double kStep = 1e-6;
+  for (Parameter* parameter : parameters) {
+    const std::vector<double> got = ToDoubles(parameter->variable().grad());
+    double* values = parameter->variable().value().mutable_data<double>();
+    for (size_t i = 0; i < got.size(); i += 5) {
+      const double saved = values[i];
+      values[i] = saved + kStep;
+      const double above = ToDoubles(Loss(*model).value())[0];
+      values[i] = saved - kStep;
+      const double below = ToDoubles(Loss(*model).value())[0];
+      values[i] = saved;
+      const double want = (above - below) / (2 * kStep);
+      EXPECT_NEAR(got[i], want, 1e-6 + 1e-6 * std::abs(want))
+          << parameter->name() << " element " << i;
+    }
+  }
+}
+
+TEST(LoraGradientTest, FreshAdapterChangesNothingAndHasNoGradientInA) {
+  const auto plain = TinyModel(kF32);
+  const auto adapted = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*adapted, Rank3(), test::Cpu()).ok());
+  const Variable loss = Loss(*adapted);
+  EXPECT_TRUE(test::SameBits(loss.value(), Loss(*plain).value()));
+  autograd::Backward(loss);
+  for (Parameter* parameter : AdapterParameters(*adapted)) {
+    double largest = 0;
+    for (const double g : ToDoubles(parameter->variable().grad())) {
+      largest = std::max(largest, std::abs(g));
+    }
+    if (parameter->name().find("lora_A") != std::string::npos) {
+      EXPECT_EQ(largest, 0) << parameter->name();
+    } else {
+      EXPECT_GT(largest, 0) << parameter->name();
+    }
+  }
+}
+
+TEST(LoraGradientTest, FrozenWeightsGetNoGradientBuffer) {
+  const auto model = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  autograd::Backward(Loss(*model));
+  int64_t frozen = 0;
+  model->ForEachParameter([&](Parameter& parameter) {
+    if (parameter.variable().needs_grad()) return;
+    ++frozen;
+    EXPECT_FALSE(parameter.variable().grad()) << parameter.name();
+  });
+  EXPECT_EQ(frozen, 3 + 2 * 9);
+}
+
+TEST(LoraAttachTest, TableCountsModulesAndParameters) {
+  const auto model = TinyModel(kF32);
+  Options options = Rank3();
+  options.target_modules = {"q_proj", "mlp.down_proj"};
+  const auto rows = Attach(*model, options, test::Cpu());
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_EQ(rows->size(), 2u);
+  EXPECT_EQ((*rows)[0].target, "q_proj");
+  EXPECT_EQ((*rows)[0].num_modules, 2);
+  EXPECT_EQ((*rows)[0].num_parameters, 2 * 3 * (10 + 12));
+  EXPECT_EQ((*rows)[1].num_parameters, 2 * 3 * (14 + 10));
+}
+
+TEST(LoraAttachTest, AnEntryThatMatchesNothingIsAnError) {
+  const auto model = TinyModel(kF32);
+  Options options = Rank3();
+  options.target_modules = {"q_proj", "query"};
+  const auto rows = Attach(*model, options, test::Cpu());
+  EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(rows.status().message(),
+              HasSubstr("\"query\" matches no linear layer; there are q_proj"));
+  EXPECT_TRUE(AdapterParameters(*model).empty());
+}
+
+class LoraFilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/lora.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string dir_;
+};
+
+TEST_F(LoraFilesTest, ReloadedAdapterGivesTheSameBits) {
+  const auto model = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  for (Parameter* parameter : AdapterParameters(*model)) {
+    FillNormal(parameter->variable().value(),
+               Rng{9, StreamOf(parameter->name())}, 0, 0.3);
+  }
+  const auto report =
+      SaveAdapter(*model, Rank3(), "some/model", dir_ + "/adapter");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->num_tensors, 28);
+
+  const auto again = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*again, Rank3(), test::Cpu()).ok());
+  const absl::Status loaded = LoadAdapterValues(*again, dir_ + "/adapter");
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  EXPECT_TRUE(test::SameBits(Loss(*again).value(), Loss(*model).value()));
+
+  const auto file =
+      SafetensorsFile::Open(dir_ + "/adapter/adapter_model.safetensors");
+  ASSERT_TRUE(file.ok());
+  EXPECT_NE(file->Find("base_model.model.model.layers.1.mlp.up_proj."
+                       "lora_B.weight"),
+            nullptr);
+}
+
+TEST_F(LoraFilesTest, RefusesAnExistingFolderAndOtherShapes) {
+  const auto model = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  ASSERT_TRUE(SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").ok());
+  EXPECT_EQ(
+      SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").status().code(),
+      absl::StatusCode::kAlreadyExists);
+
+  const auto other = TinyModel(kF32);
+  Options options = Rank3();
+  options.lora_rank = 4;
+  ASSERT_TRUE(Attach(*other, options, test::Cpu()).ok());
+  const absl::Status loaded = LoadAdapterValues(*other, dir_ + "/adapter");
+  EXPECT_THAT(loaded.message(),
+              HasSubstr("f32 [3, 10] on cpu, expected f32 [4, 10]"));
+}
+
+}  // namespace
+}  // namespace espalier::lora

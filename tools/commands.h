@@ -1,0 +1,28 @@
+#ifndef ESPALIER_TOOLS_COMMANDS_H_
+#define ESPALIER_TOOLS_COMMANDS_H_
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace espalier::tools {
+
+// Exit codes of the command line.
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitBadInput = 3;
+inline constexpr int kExitMemory = 4;
+inline constexpr int kExitPeer = 5;
+inline constexpr int kExitNumeric = 6;
+
+// 0 for OK.
+int ExitCode(const absl::Status& status);
+
+// Each adds a subcommand that leaves its exit code in `exit_code`.
+void AddFinetune(CLI::App& app, int& exit_code);
+void AddDemo(CLI::App& app, int& exit_code);
+
+}  // namespace espalier::tools
+
+#endif  // ESPALIER_TOOLS_COMMANDS_H_

@@ -1,0 +1,158 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_format.h"
+
+#include "espalier/tools/commands.h"
+#include "espalier/train/session.h"
+
+namespace espalier::tools {
+
+namespace {
+
+struct FinetuneFlags {
+  SessionConfig config;
+};
+
+int Fail(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "espalier finetune: %s\n",
+               std::string(status.message()).c_str());
+  return exit_code;
+}
+
+// One line per step; on a terminal it overwrites itself.
+class Progress {
+ public:
+  explicit Progress(int64_t max_steps)
+      : max_steps_(max_steps), terminal_(isatty(STDOUT_FILENO) != 0) {}
+
+  void Show(const StepResult& step, int64_t peak_bytes) {
+    seconds_ += step.seconds;
+    tokens_ += step.num_trained_tokens;
+    const double per_step = seconds_ / static_cast<double>(step.step);
+    const bool last = step.step == max_steps_;
+    if (!terminal_ && !last && step.step % 10 != 1) return;
+    std::printf(
+        "%sstep %lld/%lld  loss %.4f  lr %.2e  grad %.3f  %.0f tokens/s  "
+        "%.0f MiB  eta %.0f s%s",
+        terminal_ ? "\r\033[K" : "", static_cast<long long>(step.step),
+        static_cast<long long>(max_steps_), step.loss, step.learning_rate,
+        step.grad_norm, static_cast<double>(tokens_) / seconds_,
+        static_cast<double>(peak_bytes) / (1 << 20),
+        per_step * static_cast<double>(max_steps_ - step.step),
+        terminal_ && !last ? "" : "\n");
+    std::fflush(stdout);
+  }
+
+ private:
+  const int64_t max_steps_;
+  const bool terminal_;
+  double seconds_ = 0;
+  int64_t tokens_ = 0;
+};
+
+absl::Status ShowHeldOut(Session& session, const char* when) {
+  const auto held_out = session.Evaluate();
+  if (!held_out.ok()) return held_out.status();
+  std::printf("held-out loss %s: %.4f (%lld tokens, %lld documents)\n", when,
+              held_out->loss, static_cast<long long>(held_out->num_tokens),
+              static_cast<long long>(held_out->num_documents));
+  return absl::OkStatus();
+}
+
+absl::Status Train(Session& session, const SessionConfig& config) {
+  absl::Status status = ShowHeldOut(session, "before");
+  if (!status.ok()) return status;
+  Progress progress(config.max_steps);
+  for (int64_t i = 0; i < config.max_steps; ++i) {
+    const auto step = session.Step();
+    if (!step.ok()) return step.status();
+    progress.Show(*step, session.peak_bytes());
+  }
+  status = ShowHeldOut(session, "after");
+  if (!status.ok()) return status;
+  status = session.SaveAdapter(config.output_dir);
+  if (!status.ok()) return status;
+  std::printf("adapter: %s\n", config.output_dir.c_str());
+  return absl::OkStatus();
+}
+
+int Run(const FinetuneFlags& flags) {
+  const absl::Status valid = Validate(flags.config);
+  if (!valid.ok()) return Fail(valid, kExitUsage);
+  if (access(flags.config.output_dir.c_str(), F_OK) == 0) {
+    return Fail(absl::AlreadyExistsError(
+                    flags.config.output_dir +
+                    ": exists already; name a new folder with --output"),
+                kExitUsage);
+  }
+  const auto session = Session::Open(flags.config);
+  if (!session.ok()) {
+    const int code = ExitCode(session.status());
+    return Fail(session.status(), code == kExitUsage ? kExitBadInput : code);
+  }
+  for (const std::string& line : (*session)->summary()) {
+    std::printf("%s\n", line.c_str());
+  }
+  const absl::Status status = Train(**session, flags.config);
+  return status.ok() ? 0 : Fail(status, ExitCode(status));
+}
+
+}  // namespace
+
+void AddFinetune(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<FinetuneFlags>();
+  SessionConfig& c = flags->config;
+  CLI::App* cmd = app.add_subcommand(
+      "finetune", "Train a LoRA adapter on a Hugging Face checkpoint folder");
+  cmd->add_option("--model", c.model_dir,
+                  "Folder with config.json, safetensors, tokenizer.json")
+      ->required();
+  cmd->add_option("--data", c.data_path,
+                  "Plain text (documents between blank lines) or JSON lines")
+      ->required();
+  cmd->add_option("--output", c.output_dir, "New folder for the adapter")
+      ->required();
+  cmd->add_option("--max-steps", c.max_steps, "Optimizer steps")
+      ->capture_default_str();
+  cmd->add_option("--dtype", c.dtype, "f32 or bf16")->capture_default_str();
+  cmd->add_option("--lora-rank", c.lora_rank, "Rank of the LoRA factors")
+      ->capture_default_str();
+  cmd->add_option("--lora-alpha", c.lora_alpha, "Scaling is alpha / rank")
+      ->capture_default_str();
+  cmd->add_option("--target-modules", c.target_modules,
+                  "Module names, or all-linear")
+      ->delimiter(',')
+      ->capture_default_str();
+  cmd->add_option("--lr", c.learning_rate, "Peak learning rate (cosine)")
+      ->capture_default_str();
+  cmd->add_option("--weight-decay", c.weight_decay, "AdamW weight decay")
+      ->capture_default_str();
+  cmd->add_option("--warmup-ratio", c.warmup_ratio, "Share of the steps")
+      ->capture_default_str();
+  cmd->add_option("--max-grad-norm", c.max_grad_norm, "0: no clipping")
+      ->capture_default_str();
+  cmd->add_option("--micro-batch-tokens", c.micro_batch_tokens,
+                  "Token budget of one packed micro-batch")
+      ->capture_default_str();
+  cmd->add_option("--grad-accum-steps", c.grad_accum_steps,
+                  "Micro-batches per step")
+      ->capture_default_str();
+  cmd->add_option("--max-document-tokens", c.max_document_tokens,
+                  "Longer documents are cut")
+      ->capture_default_str();
+  cmd->add_option("--held-out-fraction", c.held_out_fraction,
+                  "Share of the documents kept for evaluation")
+      ->capture_default_str();
+  cmd->add_option("--seed", c.seed, "Of the adapters and the data order")
+      ->capture_default_str();
+  cmd->add_option("--threads", c.num_threads, "0: all that may be used")
+      ->capture_default_str();
+  cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
+}
+
+}  // namespace espalier::tools

@@ -1,0 +1,19 @@
+#include <cstdio>
+
+#include "CLI/CLI.hpp"
+
+#include "espalier/tools/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Espalier: LoRA fine-tuning of sparse and dense models"};
+  app.require_subcommand(1);
+  int exit_code = 0;
+  espalier::tools::AddFinetune(app, exit_code);
+  espalier::tools::AddDemo(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : espalier::tools::kExitUsage;
+  }
+  return exit_code;
+}

@@ -1,0 +1,274 @@
+#include "espalier/train/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "espalier/autograd/backward.h"
+#include "espalier/autograd/mode.h"
+#include "espalier/io/checkpoint_reader.h"
+#include "espalier/lora/attach.h"
+#include "espalier/lora/peft_files.h"
+#include "espalier/model/load.h"
+#include "espalier/model/registry.h"
+#include "espalier/runtime/context.h"
+#include "espalier/runtime/guard.h"
+#include "espalier/train/internal/corpus.h"
+#include "espalier/train/internal/loss.h"
+#include "espalier/train/optimizer.h"
+#include "espalier/train/schedule.h"
+
+namespace espalier {
+
+namespace {
+
+absl::Status OutOfRange(absl::string_view field, double got,
+                        absl::string_view expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", got, ", expected ", expected));
+}
+
+double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+Schedule MakeSchedule(const SessionConfig& config) {
+  Schedule schedule;
+  schedule.peak = config.learning_rate;
+  schedule.total_steps = config.max_steps;
+  schedule.warmup_steps = static_cast<int64_t>(
+      std::ceil(config.warmup_ratio * static_cast<double>(config.max_steps)));
+  return schedule;
+}
+
+}  // namespace
+
+absl::Status Validate(const SessionConfig& config) {
+  if (config.model_dir.empty()) {
+    return absl::InvalidArgumentError("model_dir is empty");
+  }
+  if (config.data_path.empty()) {
+    return absl::InvalidArgumentError("data_path is empty");
+  }
+  if (config.dtype != "f32" && config.dtype != "bf16") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "dtype is \"", config.dtype, "\", expected \"f32\" or \"bf16\""));
+  }
+  if (config.lora_rank < 1) {
+    return OutOfRange("lora_rank", static_cast<double>(config.lora_rank),
+                      "1 or more");
+  }
+  if (!(config.learning_rate > 0) || !std::isfinite(config.learning_rate)) {
+    return OutOfRange("learning_rate", config.learning_rate,
+                      "a number above 0");
+  }
+  if (!(config.weight_decay >= 0) || !std::isfinite(config.weight_decay)) {
+    return OutOfRange("weight_decay", config.weight_decay, "0 or more");
+  }
+  if (!(config.warmup_ratio >= 0 && config.warmup_ratio <= 1)) {
+    return OutOfRange("warmup_ratio", config.warmup_ratio, "from 0 to 1");
+  }
+  if (!(config.held_out_fraction >= 0 && config.held_out_fraction < 1)) {
+    return OutOfRange("held_out_fraction", config.held_out_fraction,
+                      "at least 0 and below 1");
+  }
+  const std::pair<absl::string_view, int64_t> positive[] = {
+      {"max_steps", config.max_steps},
+      {"micro_batch_tokens", config.micro_batch_tokens},
+      {"grad_accum_steps", config.grad_accum_steps}};
+  for (const auto& [field, value] : positive) {
+    if (value < 1) {
+      return OutOfRange(field, static_cast<double>(value), "1 or more");
+    }
+  }
+  if (config.max_document_tokens < 2 ||
+      config.max_document_tokens > config.micro_batch_tokens) {
+    return OutOfRange("max_document_tokens",
+                      static_cast<double>(config.max_document_tokens),
+                      absl::StrCat("from 2 to micro_batch_tokens = ",
+                                   config.micro_batch_tokens));
+  }
+  if (config.num_threads < 0) {
+    return OutOfRange("num_threads", config.num_threads, "0 or more");
+  }
+  return absl::OkStatus();
+}
+
+class Session::Impl {
+ public:
+  explicit Impl(const SessionConfig& config)
+      : config_(config), schedule_(MakeSchedule(config)) {}
+
+  absl::Status Open();
+  StepResult Step();
+  EvalResult Evaluate();
+  absl::Status SaveAdapter(const std::string& dir);
+
+  absl::Status failed;  // what ended the session
+  std::vector<std::string> summary;
+  int64_t peak_bytes() const {
+    return context_->cpu().allocator().stats().peak_allocated;
+  }
+
+ private:
+  absl::Status OpenModel();
+  absl::Status OpenData();
+
+  const SessionConfig config_;
+  const Schedule schedule_;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<CausalLm> model_;
+  lora::Options lora_options_;
+  std::unique_ptr<AdamWOptimizer> optimizer_;
+  std::unique_ptr<Corpus> corpus_;
+};
+
+absl::Status Session::Impl::Open() {
+  ContextOptions options;
+  options.num_threads = config_.num_threads;
+  auto context = Context::Create(options);
+  if (!context.ok()) return context.status();
+  context_ = *std::move(context);
+  const absl::Status model = OpenModel();
+  if (!model.ok()) return model;
+  return OpenData();
+}
+
+absl::Status Session::Impl::OpenModel() {
+  auto model = CreateModel(config_.model_dir);
+  if (!model.ok()) return model.status();
+  model_ = *std::move(model);
+  auto checkpoint = CheckpointReader::Open(config_.model_dir);
+  if (!checkpoint.ok()) return checkpoint.status();
+  const DType dtype = config_.dtype == "f32" ? kF32 : kBF16;
+  Device& device = context_->cpu();
+  const auto report = LoadWeights(*model_, *checkpoint, device, dtype);
+  if (!report.ok()) return report.status();
+  summary.push_back(
+      absl::StrCat("model ", config_.model_dir, ": ", ToString(*report)));
+
+  lora_options_.lora_rank = config_.lora_rank;
+  lora_options_.lora_alpha = config_.lora_alpha;
+  lora_options_.target_modules = config_.target_modules;
+  lora_options_.seed = config_.seed;
+  const auto rows = lora::Attach(*model_, lora_options_, device);
+  if (!rows.ok()) return rows.status();
+  summary.push_back(lora::ToString(*rows));
+  AdamWOptions adamw;
+  adamw.weight_decay = config_.weight_decay;
+  optimizer_ =
+      std::make_unique<AdamWOptimizer>(lora::AdapterParameters(*model_), adamw);
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::OpenData() {
+  CorpusOptions options;
+  options.max_document_tokens = config_.max_document_tokens;
+  options.micro_batch_tokens = config_.micro_batch_tokens;
+  options.held_out_fraction = config_.held_out_fraction;
+  options.seed = config_.seed;
+  auto corpus = Corpus::Open(config_.model_dir, config_.data_path,
+                             model_->vocab_size(), options);
+  if (!corpus.ok()) return corpus.status();
+  corpus_ = *std::move(corpus);
+  summary.push_back(corpus_->Summary());
+  return absl::OkStatus();
+}
+
+StepResult Session::Impl::Step() {
+  const auto start = std::chrono::steady_clock::now();
+  StepResult result;
+  double loss = 0;
+  double weight = 0;
+  for (int64_t i = 0; i < config_.grad_accum_steps; ++i) {
+    const Batch batch = corpus_->NextTrain(context_->cpu());
+    const LossSum sum = TokenLoss(*model_, batch);
+    if (!std::isfinite(sum.loss)) {
+      internal::Fail(absl::FailedPreconditionError(
+          absl::StrCat("loss is ", sum.loss, " at step ",
+                       optimizer_->num_steps() + 1, ", micro-batch ", i)));
+    }
+    autograd::Backward(sum.value);
+    loss += sum.loss;
+    weight += sum.weight;
+    result.num_tokens += batch.ids.num_elements();
+    result.num_trained_tokens += batch.num_trained;
+  }
+  result.step = optimizer_->num_steps() + 1;
+  result.learning_rate = schedule_.At(result.step);
+  result.grad_norm =
+      optimizer_->Step(result.learning_rate, weight, config_.max_grad_norm);
+  result.loss = loss / weight;
+  result.seconds = SecondsSince(start);
+  return result;
+}
+
+EvalResult Session::Impl::Evaluate() {
+  const NoGrad no_grad;
+  EvalResult result;
+  double loss = 0;
+  double weight = 0;
+  for (int64_t i = 0; i < corpus_->num_held_out_batches(); ++i) {
+    const Batch batch = corpus_->HeldOut(context_->cpu(), i);
+    const LossSum sum = TokenLoss(*model_, batch);
+    loss += sum.loss;
+    weight += sum.weight;
+    result.num_tokens += batch.num_trained;
+    result.num_documents += static_cast<int64_t>(batch.cu_seqlens->size()) - 1;
+  }
+  result.loss = weight > 0 ? loss / weight : 0;
+  return result;
+}
+
+absl::Status Session::Impl::SaveAdapter(const std::string& dir) {
+  return lora::SaveAdapter(*model_, lora_options_, config_.model_dir, dir)
+      .status();
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(
+    const SessionConfig& config) {
+  const absl::Status valid = Validate(config);
+  if (!valid.ok()) return valid;
+  auto impl = std::make_unique<Impl>(config);
+  absl::Status opened;
+  const absl::Status guarded = internal::Guard([&] { opened = impl->Open(); });
+  if (!guarded.ok()) return guarded;
+  if (!opened.ok()) return opened;
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+absl::StatusOr<StepResult> Session::Step() {
+  if (!impl_->failed.ok()) return impl_->failed;
+  auto result = internal::GuardValue<StepResult>([&] { return impl_->Step(); });
+  if (!result.ok()) impl_->failed = result.status();
+  return result;
+}
+
+absl::StatusOr<EvalResult> Session::Evaluate() {
+  if (!impl_->failed.ok()) return impl_->failed;
+  return internal::GuardValue<EvalResult>([&] { return impl_->Evaluate(); });
+}
+
+absl::Status Session::SaveAdapter(const std::string& dir) {
+  if (!impl_->failed.ok()) return impl_->failed;
+  absl::Status saved;
+  const absl::Status guarded =
+      internal::Guard([&] { saved = impl_->SaveAdapter(dir); });
+  return guarded.ok() ? saved : guarded;
+}
+
+const std::vector<std::string>& Session::summary() const {
+  return impl_->summary;
+}
+
+int64_t Session::peak_bytes() const { return impl_->peak_bytes(); }
+
+}  // namespace espalier

@@ -1,0 +1,150 @@
+#include "espalier/train/session.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/train/demo.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// One demo folder for all tests of the process.
+class SessionTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    std::string pattern = ::testing::TempDir() + "/session.XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    dir_ = new std::string(pattern);
+    DemoOptions options;
+    options.pretrain_steps = 12;
+    const absl::Status made = WriteDemo(*dir_ + "/demo", options);
+    ASSERT_TRUE(made.ok()) << made;
+  }
+  static void TearDownTestSuite() {
+    std::filesystem::remove_all(*dir_);
+    delete dir_;
+  }
+
+  static SessionConfig Config() {
+    SessionConfig config;
+    config.model_dir = *dir_ + "/demo/model";
+    config.data_path = *dir_ + "/demo/finetune.txt";
+    config.dtype = "f32";
+    config.lora_rank = 4;
+    config.learning_rate = 5e-3;
+    config.max_steps = 6;
+    config.max_document_tokens = 128;
+    config.micro_batch_tokens = 256;
+    config.grad_accum_steps = 2;
+    return config;
+  }
+
+  static const std::string* dir_;
+};
+const std::string* SessionTest::dir_ = nullptr;
+
+struct Curve {
+  std::vector<double> losses;
+  double held_out_before = 0;
+  double held_out_after = 0;
+};
+
+Curve Train(const SessionConfig& config, const std::string& adapter_dir) {
+  Curve run;
+  auto session = Session::Open(config);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return run;
+  run.held_out_before = (*session)->Evaluate()->loss;
+  for (int64_t i = 0; i < config.max_steps; ++i) {
+    const auto step = (*session)->Step();
+    EXPECT_TRUE(step.ok()) << step.status();
+    if (!step.ok()) return run;
+    EXPECT_EQ(step->step, i + 1);
+    EXPECT_GT(step->num_trained_tokens, 0);
+    run.losses.push_back(step->loss);
+  }
+  run.held_out_after = (*session)->Evaluate()->loss;
+  const absl::Status saved = (*session)->SaveAdapter(adapter_dir);
+  EXPECT_TRUE(saved.ok()) << saved;
+  return run;
+}
+
+TEST_F(SessionTest, HeldOutLossFallsAndThreadsDoNotChangeOneBit) {
+  SessionConfig config = Config();
+  config.num_threads = 1;
+  const Curve one = Train(config, *dir_ + "/one");
+  EXPECT_LT(one.held_out_after, one.held_out_before - 0.02);
+  const std::string weights =
+      ReadFile(*dir_ + "/one/adapter_model.safetensors");
+  ASSERT_GT(weights.size(), 1000u);
+  for (const int threads : {2, 3}) {
+    config.num_threads = threads;
+    const std::string out = *dir_ + "/t" + std::to_string(threads);
+    const Curve run = Train(config, out);
+    EXPECT_EQ(run.losses, one.losses) << threads;
+    EXPECT_EQ(run.held_out_after, one.held_out_after) << threads;
+    EXPECT_TRUE(ReadFile(out + "/adapter_model.safetensors") == weights)
+        << threads;
+  }
+}
+
+TEST_F(SessionTest, Bf16FollowsF32) {
+  SessionConfig config = Config();
+  const Curve f32 = Train(config, *dir_ + "/f32");
+  config.dtype = "bf16";
+  const Curve bf16 = Train(config, *dir_ + "/bf16");
+  ASSERT_EQ(f32.losses.size(), bf16.losses.size());
+  for (size_t i = 0; i < f32.losses.size(); ++i) {
+    EXPECT_NEAR(bf16.losses[i], f32.losses[i], 0.02) << i;
+  }
+}
+
+TEST_F(SessionTest, TwoSessionsInOneProcessDoNotMeet) {
+  const SessionConfig config = Config();
+  auto first = Session::Open(config);
+  auto second = Session::Open(config);
+  ASSERT_TRUE(first.ok() && second.ok());
+  for (int i = 0; i < 2; ++i) {
+    const auto a = (*first)->Step();
+    const auto b = (*second)->Step();
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_EQ(a->loss, b->loss);
+  }
+  first->reset();
+  EXPECT_TRUE((*second)->Step().ok());
+}
+
+TEST_F(SessionTest, RefusalsNameTheField) {
+  const std::vector<std::pair<void (*)(SessionConfig&), std::string>> cases = {
+      {[](SessionConfig& c) { c.lora_rank = 0; }, "lora_rank is 0"},
+      {[](SessionConfig& c) { c.dtype = "fp8"; }, "dtype is \"fp8\""},
+      {[](SessionConfig& c) { c.learning_rate = -1; }, "learning_rate is -1"},
+      {[](SessionConfig& c) { c.max_document_tokens = 9999; },
+       "max_document_tokens is 9999"},
+      {[](SessionConfig& c) { c.model_dir += "-none"; }, "config.json"},
+      {[](SessionConfig& c) { c.data_path += "-none"; }, "finetune.txt-none"},
+      {[](SessionConfig& c) { c.target_modules = {"w9"}; }, "\"w9\""}};
+  for (const auto& [change, text] : cases) {
+    SessionConfig config = Config();
+    change(config);
+    const auto session = Session::Open(config);
+    EXPECT_FALSE(session.ok()) << text;
+    EXPECT_THAT(std::string(session.status().message()), HasSubstr(text));
+  }
+}
+
+}  // namespace
+}  // namespace espalier
