@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 
 #include "espalier/autograd/internal/accumulate.h"
+#include "espalier/autograd/internal/moved_bytes.h"
 #include "espalier/autograd/internal/recompute_node.h"
 #include "espalier/autograd/internal/state.h"
 #include "espalier/autograd/mode.h"
@@ -182,6 +183,7 @@ void RunNode(Pending pending, Frontier& frontier, GradientScopes& scopes) {
   for (const Edge& edge : edges) {
     if (edge) scopes.Cover(*edge.device);
   }
+  internal::RestoreSaved(node);
   if (auto* region = dynamic_cast<internal::RecomputeNode*>(&node)) {
     RunRegion(*region, edges, std::move(pending.dy), frontier);
     return;

@@ -8,6 +8,7 @@ namespace espalier {
 namespace autograd {
 class Node;
 class Region;
+class SavedTensorScope;
 }  // namespace autograd
 
 namespace internal {
@@ -22,6 +23,8 @@ struct AutogradMode {
   RegionFrame* frame = nullptr;
   // Nodes are counted here (autograd/saved.h).
   const autograd::Region* region = nullptr;
+  // Where saved tensors go (autograd/saved_hooks.h).
+  autograd::SavedTensorScope* saved_scope = nullptr;
   // Nodes waiting for their end, while one is being destroyed.
   std::vector<autograd::Node*>* condemned = nullptr;
 };

@@ -8,6 +8,7 @@
 #include "espalier/autograd/internal/state.h"
 #include "espalier/autograd/mode.h"
 #include "espalier/autograd/saved.h"
+#include "espalier/autograd/saved_hooks.h"
 #include "espalier/runtime/context.h"
 
 namespace espalier {
@@ -82,6 +83,9 @@ std::shared_ptr<autograd::Node> NodeAccess::SetUp(
   node->num_outputs_ = num_outputs;
   const autograd::Region* const region = CurrentMode().region;
   if (region != nullptr) node->region_ = region->path();
+  if (CurrentMode().saved_scope != nullptr) {
+    CurrentMode().saved_scope->PackNode(*node);
+  }
   return std::shared_ptr<autograd::Node>(node.release(), NodeDeleter());
 }
 

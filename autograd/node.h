@@ -17,8 +17,9 @@
 namespace espalier {
 
 namespace internal {
+struct MovedMembers;
 struct NodeAccess;
-}
+}  // namespace internal
 
 namespace autograd {
 
@@ -74,6 +75,7 @@ class Node {
   std::shared_ptr<const std::string> region_;  // null outside of regions
   // Storages of inputs that belong to leaf variables.
   std::vector<const void*> leaf_storages_;
+  std::shared_ptr<internal::MovedMembers> moved_;  // null for none
 };
 
 // Whether the gradient of `input` will be wanted by a node recorded now: use it

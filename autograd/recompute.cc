@@ -89,6 +89,9 @@ std::vector<Variable> RecomputeNode::Replay(
   const EnableGrad enable_grad;
   RegionFrame frame{nullptr, policy_, Role::kReplaying, name_, &store_};
   const ModeScope<RegionFrame*> scope(&AutogradMode::frame, &frame);
+  // What is saved now is read at once.
+  const ModeScope<autograd::SavedTensorScope*> stay(&AutogradMode::saved_scope,
+                                                    nullptr);
   std::vector<Variable> outputs = fn(inputs);
   ESPALIER_CHECK(store_.next_entry == store_.entries.size() &&
                      store_.next_run == store_.runs.size(),

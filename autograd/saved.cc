@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
+#include "espalier/autograd/internal/moved_bytes.h"
 #include "espalier/autograd/internal/state.h"
 #include "espalier/autograd/mode.h"
 #include "espalier/autograd/node.h"
@@ -101,6 +102,13 @@ SavedReport CountSaved(absl::Span<const Variable> roots) {
     if (inserted) report.rows.push_back({region, {}, 0});
     SavedReport::Row& row = report.rows[it->second];
     ++row.num_nodes;
+    if (const auto& moved = NodeAccess::Moved(*node); moved != nullptr) {
+      for (const internal::MovedMembers::Member& member : moved->members) {
+        if (!counted.insert(member.moved.get()).second) continue;
+        row.bytes.moved += member.moved->num_bytes;
+        report.total.moved += member.moved->num_bytes;
+      }
+    }
     node->ForEachSaved([&](absl::string_view, Tensor& saved) {
       if (!saved || !counted.insert(saved.storage_id()).second) return;
       const bool leaf = leaves.contains(saved.storage_id());

@@ -257,6 +257,10 @@ class CachingAllocator final : public Allocator {
   // it keeps it and reports it.
   void Poison(char* data, const Block& block) {
     if (!options_.poison || block.requested == 0) return;
+    if (options_.fill) {
+      options_.fill(block.pool->stream, data, block.requested, kPoisonByte);
+      return;
+    }
     const auto bytes = static_cast<size_t>(block.requested);
     const Access access{data, block.requested, /*write=*/true};
     (void)internal::Guard([&] {

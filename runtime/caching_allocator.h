@@ -2,6 +2,7 @@
 #define ESPALIER_RUNTIME_CACHING_ALLOCATOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,12 +12,17 @@
 
 namespace espalier {
 
+class Stream;
+
 struct CachingAllocatorOptions {
   std::string device;  // for messages
   // Neither `allocated` nor `reserved` ever exceeds it. (Below 4 MiB, where
   // chunks would be too coarse, `reserved` may reach 256 KiB.)
   std::optional<int64_t> budget_bytes = std::nullopt;
   bool poison = false;  // NaN fill at allocation and at free, in stream order
+  // How it is queued, by any thread, without failing; none: as work of the
+  // stream. (data, bytes, value of each byte)
+  std::function<void(Stream&, void*, int64_t, int)> fill = nullptr;
   // Whether the host reads and writes the memory only between Allocate and
   // Free: then AddressSanitizer, in its builds, watches over it.
   bool host_memory = false;

@@ -160,6 +160,26 @@ TEST(CachingAllocatorTest, BudgetIsHardAndItsMessageHelps) {
   EXPECT_LE(allocator->stats().peak_reserved, 64 * kMiB);
 }
 
+// Without a budget too, memory goes where it is needed: holes cost addresses.
+TEST(CachingAllocatorTest, HolesGiveTheirMemoryToWhatDoesNotFitIntoThem) {
+  auto allocator = MakeHost();
+  ManualStream stream;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 32; ++i) {
+    blocks.push_back(
+        allocator->Allocate(4 * kMiB - kMargin, MemoryTag::kWeights, stream));
+  }
+  for (size_t i = 0; i < blocks.size(); i += 2) allocator->Free(blocks[i]);
+  void* const whole =
+      allocator->Allocate(50 * kMiB, MemoryTag::kActivations, stream);
+  EXPECT_EQ(allocator->stats().peak_reserved, 128 * kMiB);
+  allocator->Free(whole);
+  for (size_t i = 0; i < blocks.size(); i += 2) {
+    (void)allocator->Allocate(4 * kMiB - kMargin, MemoryTag::kWeights, stream);
+  }
+  EXPECT_EQ(allocator->stats().peak_reserved, 128 * kMiB);
+}
+
 TEST(CachingAllocatorTest, SmallBudgetsHaveFineChunks) {
   for (const int64_t budget : {kMiB / 2, kMiB, 3 * kMiB, 64 * kMiB}) {
     auto allocator = MakeHost(budget);

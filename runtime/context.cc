@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 #include "espalier/runtime/check.h"
@@ -20,17 +22,26 @@ int UsableThreads() {
 }
 
 int NumThreads(const ContextOptions& options) {
+  if (options.num_threads > 0) return options.num_threads;
   if (options.executor != nullptr) return options.executor->num_threads();
-  return options.num_threads > 0 ? options.num_threads : UsableThreads();
+  return std::min(UsableThreads(), ThreadPool::kMaxThreads);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Context>> Context::Create(
     const ContextOptions& options) {
-  if (options.num_threads < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "num_threads is ", options.num_threads, ", expected 0 or more"));
+  if (options.num_threads < 0 ||
+      options.num_threads > ThreadPool::kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_threads is ", options.num_threads, ", expected 0 to ",
+                     ThreadPool::kMaxThreads));
+  }
+  if (NumThreads(options) < 1 ||
+      NumThreads(options) > ThreadPool::kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("executor has ", NumThreads(options),
+                     " threads, expected 1 to ", ThreadPool::kMaxThreads));
   }
   if (options.memory_budget_bytes && *options.memory_budget_bytes <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("memory_budget_bytes is ",

@@ -15,10 +15,12 @@
 namespace espalier {
 
 struct ContextOptions {
-  int num_threads = 0;           // 0: as many as the process may use
+  // 0: the executor's, or without one all that the process may use.
+  int num_threads = 0;
   Executor* executor = nullptr;  // the host's threads; must outlive
-  std::optional<Isa> max_isa;    // none: what DetectIsa() finds
-  std::optional<int64_t> memory_budget_bytes;  // cpu heap; none: no limit
+  std::optional<Isa> max_isa = std::nullopt;  // none: what DetectIsa() finds
+  // Of the cpu heap; none: no limit.
+  std::optional<int64_t> memory_budget_bytes = std::nullopt;
   bool poison_memory = false;  // NaN fill at allocation and at free
   uint64_t sim_seed = 0;       // of the sim device's delays
 };

@@ -6,14 +6,31 @@
 
 namespace espalier {
 
-// bfloat16: the upper half of an f32. Conversion from f32 rounds to nearest,
-// ties to even; NaN stays NaN (quiet).
+namespace internal {
+
+// An f32 that rounds to a narrower type as `value` itself does: the nearest f32
+// towards zero, with the last bit set where something was cut off (rounding to
+// odd; Boldo, Melquiond, IEEE Trans. Computers 57(4), 2008).
+inline float RoundToOdd(double value) {
+  const float nearest = static_cast<float>(value);
+  const double back = nearest;
+  if (back == value || value != value) return nearest;
+  uint32_t word = std::bit_cast<uint32_t>(nearest);
+  const double magnitude = value < 0 ? -value : value;
+  if ((back < 0 ? -back : back) > magnitude) --word;
+  return std::bit_cast<float>(word | 1u);
+}
+
+}  // namespace internal
+
+// bfloat16: the upper half of an f32. Conversion from f32 or f64 rounds once,
+// to nearest, ties to even; NaN stays NaN (quiet).
 struct BFloat16 {
   uint16_t bits = 0;
 
   BFloat16() = default;
   explicit BFloat16(float value) : bits(FromFloat(value)) {}
-  explicit BFloat16(double value) : BFloat16(static_cast<float>(value)) {}
+  explicit BFloat16(double value) : BFloat16(internal::RoundToOdd(value)) {}
   // NOLINTNEXTLINE(google-explicit-constructor): widening loses nothing
   operator float() const {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -34,7 +51,7 @@ struct Float16 {
 
   Float16() = default;
   explicit Float16(float value) : bits(FromFloat(value)) {}
-  explicit Float16(double value) : Float16(static_cast<float>(value)) {}
+  explicit Float16(double value) : Float16(internal::RoundToOdd(value)) {}
   // NOLINTNEXTLINE(google-explicit-constructor): widening loses nothing
   operator float() const { return ToFloat(bits); }
 

@@ -14,7 +14,10 @@ absl::Status CurrentFailure() {
   try {
     throw;
   } catch (const Failure& failure) {
-    return failure.status();
+    // An OK status here would turn a failure into a success.
+    return failure.status().ok()
+               ? absl::InternalError("failure without a status")
+               : failure.status();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("host memory is exhausted");
   } catch (const std::exception& error) {

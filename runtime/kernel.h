@@ -40,6 +40,7 @@ void Launch(absl::string_view op, const Kernel<Args> (&rows)[kRows],
             const Tensor& key, const Args& args,
             std::initializer_list<const Tensor*> reads,
             std::initializer_list<const Tensor*> writes) {
+  if (!key) internal::FailNoKernel(op, key);
   Device& device = key.device();
   for (const Kernel<Args>& row : rows) {
     if (row.device != device.kernel_type() || row.dtype != key.dtype() ||

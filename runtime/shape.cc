@@ -1,5 +1,7 @@
 #include "espalier/runtime/shape.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -17,14 +19,10 @@ Shape::Shape(absl::Span<const int64_t> dims) {
     ESPALIER_CHECK(extent >= 0, "dim ", i, " is ", extent);
     dims_[static_cast<size_t>(i)] = extent;
     empty = empty || extent == 0;
+    num_elements_ = CheckedMul(num_elements_, std::max<int64_t>(extent, 1),
+                               "number of elements");
   }
-  if (empty) {
-    num_elements_ = 0;
-    return;
-  }
-  for (int64_t extent : this->dims()) {
-    num_elements_ = CheckedMul(num_elements_, extent, "number of elements");
-  }
+  if (empty) num_elements_ = 0;
 }
 
 int64_t Shape::dim(int index) const {

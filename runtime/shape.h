@@ -15,8 +15,8 @@ namespace espalier {
 inline constexpr int kMaxDims = 8;
 
 // Up to kMaxDims extents, each >= 0, outermost first. Fails INTERNAL on a
-// negative extent, on too many, and where the number of elements overflows
-// int64.
+// negative extent, on too many, and where the product of the extents that are
+// not 0 overflows int64 (an empty shape has strides, too).
 class Shape {
  public:
   Shape() = default;  // a scalar: no dims, one element

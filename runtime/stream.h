@@ -37,7 +37,8 @@ class Stream {
   virtual Event Record() = 0;
   // Later work of this stream starts after the event has passed.
   virtual void Wait(const Event& event) = 0;
-  // Whether the event, of this stream, has passed.
+  // Whether the event, of this stream, has passed. Orders nothing: work that
+  // relies on it waits for it. May be called from any thread, as Record().
   virtual bool Passed(const Event& event) const = 0;
   // Blocks the host until all queued work is done. Rethrows, as Failure, the
   // first failure of queued work.

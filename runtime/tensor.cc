@@ -1,11 +1,15 @@
 #include "espalier/runtime/tensor.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "espalier/runtime/context.h"
+#include "espalier/runtime/internal/strided_copy.h"
+#include "espalier/runtime/kernel.h"
 
 namespace espalier {
 
@@ -13,6 +17,12 @@ namespace internal {
 
 // Shared by all views of one allocation; gives the memory back at the end.
 struct Storage {
+  Storage(Device& device, int64_t bytes)
+      : device(device),
+        data(device.allocator().Allocate(bytes, device.memory_tag(),
+                                         device.compute_stream())),
+        bytes(bytes),
+        kind(StorageKind::kHeap) {}
   Storage(Device& device, void* data, int64_t bytes, StorageKind kind,
           std::shared_ptr<void> owner)
       : device(device),
@@ -53,20 +63,18 @@ int NormalDim(int index, const Shape& shape) {
   return i;
 }
 
-// Visits the element offsets of a strided tensor in row-major order.
-template <typename Fn>
-void ForEachOffset(const View& view, Fn fn) {
-  int64_t index[kMaxDims] = {};
-  int64_t offset = 0;
-  for (int64_t n = view.num_elements(); n > 0; --n) {
-    fn(offset);
-    for (int d = view.ndim - 1; d >= 0; --d) {
-      offset += view.strides[d];
-      if (++index[d] < view.shape[d]) break;
-      offset -= view.strides[d] * view.shape[d];
-      index[d] = 0;
-    }
-  }
+constexpr Kernel<internal::PackArgs> kPack[] = {
+    {kCpu, kF64, internal::PackCpu},  {kCpu, kF32, internal::PackCpu},
+    {kCpu, kBF16, internal::PackCpu}, {kCpu, kF16, internal::PackCpu},
+    {kCpu, kI64, internal::PackCpu},  {kCpu, kI32, internal::PackCpu},
+    {kCpu, kU8, internal::PackCpu},   {kCpu, kBool, internal::PackCpu},
+};
+
+// What lent memory of no elements points at: a null pointer would read as an
+// absent tensor.
+void* NothingIfNull(const void* data) {
+  static constexpr char kNothing = 0;
+  return const_cast<void*>(data != nullptr ? data : &kNothing);
 }
 
 double ElementToDouble(const View& view, int64_t offset) {
@@ -103,12 +111,9 @@ Tensor::Tensor(std::shared_ptr<internal::Storage> storage, const Shape& shape,
 }
 
 Tensor Tensor::Empty(Device& device, const Shape& shape, DType dtype) {
-  const int64_t bytes = NumBytes(shape, dtype);
-  void* data = device.allocator().Allocate(bytes, device.memory_tag(),
-                                           device.compute_stream());
-  return Tensor(std::make_shared<internal::Storage>(
-                    device, data, bytes, StorageKind::kHeap, nullptr),
-                shape, dtype);
+  return Tensor(
+      std::make_shared<internal::Storage>(device, NumBytes(shape, dtype)),
+      shape, dtype);
 }
 
 Tensor Tensor::Zeros(Device& device, const Shape& shape, DType dtype) {
@@ -129,18 +134,20 @@ Tensor Tensor::Borrow(Device& device, const Shape& shape, DType dtype,
                  ToString(device.type()));
   ESPALIER_CHECK(data != nullptr || shape.num_elements() == 0,
                  "borrowed memory is null");
-  return Tensor(
-      std::make_shared<internal::Storage>(device, data, NumBytes(shape, dtype),
-                                          StorageKind::kHost, std::move(owner)),
-      shape, dtype);
+  return Tensor(std::make_shared<internal::Storage>(
+                    device, NothingIfNull(data), NumBytes(shape, dtype),
+                    StorageKind::kHost, std::move(owner)),
+                shape, dtype);
 }
 
 Tensor Tensor::MapReadOnly(Device& device, const Shape& shape, DType dtype,
                            const void* data, std::shared_ptr<void> owner) {
   ESPALIER_CHECK(device.host_addressable(), "mapped memory on ",
                  ToString(device.type()));
+  ESPALIER_CHECK(data != nullptr || shape.num_elements() == 0,
+                 "mapped memory is null");
   return Tensor(std::make_shared<internal::Storage>(
-                    device, const_cast<void*>(data), NumBytes(shape, dtype),
+                    device, NothingIfNull(data), NumBytes(shape, dtype),
                     StorageKind::kFileMap, std::move(owner)),
                 shape, dtype);
 }
@@ -202,7 +209,7 @@ Tensor Tensor::Slice(int dim, int64_t start, int64_t count) const {
                  ToString(shape_));
   Tensor result = *this;
   result.shape_ = shape_.WithDim(d, count);
-  result.offset_ += start * stride(d);
+  if (result.num_elements() > 0) result.offset_ += start * stride(d);
   return result;
 }
 
@@ -210,7 +217,9 @@ Tensor Tensor::Transpose(int dim0, int dim1) const {
   const int a = NormalDim(dim0, shape_);
   const int b = NormalDim(dim1, shape_);
   Tensor result = *this;
-  result.shape_ = shape_.WithDim(a, dim(b)).WithDim(b, dim(a));
+  std::vector<int64_t> extents(shape_.dims().begin(), shape_.dims().end());
+  std::swap(extents[static_cast<size_t>(a)], extents[static_cast<size_t>(b)]);
+  result.shape_ = Shape(extents);
   std::swap(result.strides_[static_cast<size_t>(a)],
             result.strides_[static_cast<size_t>(b)]);
   return result;
@@ -246,21 +255,14 @@ Tensor Tensor::Reshape(absl::Span<const int64_t> dims) const {
 Tensor Tensor::ToHost() const { return CopyTo(device().context().cpu()); }
 
 Tensor Tensor::CopyTo(Device& target) const {
-  Tensor result = Empty(target, shape_, dtype_);
-  if (is_contiguous()) {
-    result.CopyFrom(*this);
-    return result;
+  if (!is_contiguous()) {
+    const Tensor packed = Empty(device(), shape_, dtype_);
+    Launch("pack", kPack, *this, internal::PackArgs{view(), packed.view()},
+           {this}, {&packed});
+    return &target == &device() ? packed : packed.CopyTo(target);
   }
-  ESPALIER_CHECK(device().host_addressable() && target.host_addressable(),
-                 "copy of a strided view between devices");
-  const View source = view();
-  const int64_t size = SizeOf(dtype_);
-  const char* from = static_cast<const char*>(source.pointer);
-  char* to = static_cast<char*>(result.pointer());
-  ForEachOffset(source, [&](int64_t offset) {
-    std::memcpy(to, from + offset * size, static_cast<size_t>(size));
-    to += size;
-  });
+  Tensor result = Empty(target, shape_, dtype_);
+  result.CopyFrom(*this);
   return result;
 }
 
@@ -270,8 +272,14 @@ void Tensor::CopyFrom(const Tensor& source) const {
   ESPALIER_CHECK(is_contiguous() && source.is_contiguous(),
                  "copy between strided views");
   ESPALIER_CHECK(!read_only(), "copy to mapped file pages");
+  if (SharesStorage(source)) {
+    if (offset_ == source.offset_) return;
+    ESPALIER_CHECK(std::abs(offset_ - source.offset_) >= num_elements(),
+                   "copy between overlapping views of ", ToString(shape_));
+  }
   Device& to = device();
   Device& from = source.device();
+  if (to.type() == kMeta) return;
   if (from.host_addressable()) {
     to.CopyFromHost(pointer(), source.pointer(), num_bytes());
   } else if (to.host_addressable()) {
@@ -280,6 +288,29 @@ void Tensor::CopyFrom(const Tensor& source) const {
     const Tensor host = source.ToHost();
     to.CopyFromHost(pointer(), host.pointer(), num_bytes());
   }
+}
+
+Tensor Tensor::AsBytes() const {
+  return Tensor(storage_, {storage_bytes()}, kU8);
+}
+
+Tensor Tensor::WithoutBytes() const {
+  Tensor result = *this;
+  result.storage_ = nullptr;
+  return result;
+}
+
+Tensor Tensor::OnBytes(const Tensor& bytes) const {
+  int64_t end = num_elements() == 0 ? 0 : offset_ + 1;
+  for (int d = 0; end > 0 && d < ndim(); ++d) end += (dim(d) - 1) * stride(d);
+  ESPALIER_CHECK(bytes.dtype_ == kU8 && bytes.offset_ == 0 &&
+                     bytes.num_bytes() == bytes.storage_bytes() &&
+                     end * SizeOf(dtype_) <= bytes.num_bytes(),
+                 ToString(shape_), " of ", ToString(dtype_), " on ",
+                 ToString(bytes));
+  Tensor result = *this;
+  result.storage_ = bytes.storage_;
+  return result;
 }
 
 View Tensor::view() const {
@@ -314,9 +345,9 @@ std::vector<double> ToDoubles(const Tensor& tensor) {
   const View view = host.view();
   std::vector<double> values;
   values.reserve(static_cast<size_t>(host.num_elements()));
-  ForEachOffset(view, [&](int64_t offset) {
-    values.push_back(ElementToDouble(view, offset));
-  });
+  for (int64_t i = 0; i < host.num_elements(); ++i) {
+    values.push_back(ElementToDouble(view, i));
+  }
   return values;
 }
 

@@ -97,11 +97,24 @@ class Tensor {
   // A contiguous copy on the cpu device of the same context; waits for the
   // device.
   Tensor ToHost() const;
-  // A contiguous copy on `device`, of the same context.
+  // A contiguous copy on `device`, of the same context; of any strides.
   Tensor CopyTo(Device& device) const;
   // Overwrites this contiguous tensor with a contiguous one of the same shape
-  // and dtype, from any device of the context.
+  // and dtype, from any device of the context. Two views of one storage must not
+  // overlap in part. On the meta device there is nothing to copy.
   void CopyFrom(const Tensor& source) const;
+
+  // For moving a storage away and back. The whole storage: u8 [storage_bytes].
+  Tensor AsBytes() const;
+  // Shape, strides, offset and dtype without memory: absent; beside what is
+  // legal on absent tensors, OnBytes.
+  Tensor WithoutBytes() const;
+  // This view on other memory: `bytes` is u8 and has the size of the storage
+  // that the view was made on.
+  Tensor OnBytes(const Tensor& bytes) const;
+  // Expires with the storage, and until then tells it from a later one at the
+  // same address.
+  std::weak_ptr<const void> weak_storage() const { return storage_; }
 
   // What kernels are given; an absent tensor gives an empty view.
   View view() const;

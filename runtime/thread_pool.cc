@@ -31,7 +31,7 @@ constexpr std::chrono::microseconds kCrowdedSpinBudget(20);
 // thread that it waits for may be queued behind it.
 constexpr std::chrono::microseconds kYieldAfter(100);
 constexpr int kPausesPerClock = 128;
-constexpr int kMaxThreads = 1024;
+constexpr int kMaxThreads = ThreadPool::kMaxThreads;
 
 int UsableCpus() {
   cpu_set_t set;

@@ -27,9 +27,10 @@ class Executor {
 // calling thread.
 class ThreadPool {
  public:
-  // num_threads counts the caller; 1 to 1024. With an executor the pool owns
-  // no threads; `executor` must outlive the pool. Fails RESOURCE_EXHAUSTED when
-  // the system refuses a thread.
+  static constexpr int kMaxThreads = 1024;
+  // num_threads counts the caller; 1 to kMaxThreads. With an executor the pool
+  // owns no threads; `executor` must outlive the pool. Fails RESOURCE_EXHAUSTED
+  // when the system refuses a thread.
   explicit ThreadPool(int num_threads, Executor* executor = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -64,6 +64,9 @@ struct NodeAccess {
       const autograd::Node& node) {
     return node.leaf_storages_;
   }
+  static std::shared_ptr<MovedMembers>& Moved(autograd::Node& node) {
+    return node.moved_;
+  }
   // Takes the node over for a graph. Graphs of any depth are taken apart
   // without recursion, whatever their nodes own.
   static std::shared_ptr<autograd::Node> SetUp(

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "espalier/autograd/memo.h"
 #include "espalier/autograd/node.h"
 #include "espalier/ops/attention/internal/kernels.h"
 #include "espalier/runtime/context.h"
@@ -130,6 +131,29 @@ void CheckBoundaries(const CuSeqlens& cu_seqlens, int64_t num_tokens) {
                  " for ", num_tokens, " tokens");
 }
 
+// {o, lse} of a node whose inputs and mask are set.
+std::vector<Tensor> Forward(const AttentionNode& node) {
+  const Tensor& q = node.q;
+  Tensor o =
+      Tensor::Empty(q.device(), {q.dim(0), q.dim(1), node.v.dim(2)}, q.dtype());
+  Tensor lse =
+      Tensor::Empty(q.device(), {q.dim(1), q.dim(0)}, WideOf(q.dtype()));
+  attention::ForwardArgs args{q.view(),          node.k.view(),   node.v.view(),
+                              node.sinks.view(), node.cu_seqlens, node.mask,
+                              o.view(),          lse.view()};
+  Tensor slots;
+  if (q.dtype() != kF64) {
+    args.plan = std::make_shared<attention::ForwardPlan>(
+        attention::PlanForward(SizesOf(q, node.k, node.v), *node.cu_seqlens,
+                               q.dtype(), q.device().context().isa()));
+    slots = Slots(q.device(), args.plan->slot_bytes);
+    args.slots = slots.view();
+  }
+  Launch("attention", kForward, q, args, {&q, &node.k, &node.v, &node.sinks},
+         {&o, &lse, &slots});
+  return {std::move(o), std::move(lse)};
+}
+
 }  // namespace
 
 Variable Attention(const Variable& q, const Variable& k, const Variable& v,
@@ -151,26 +175,12 @@ Variable Attention(const Variable& q, const Variable& k, const Variable& v,
   node->mask.soft_cap = options.soft_cap;
   node->mask.scale =
       options.scale.value_or(1 / std::sqrt(static_cast<double>(qv.dim(2))));
-  Tensor o = Tensor::Empty(qv.device(), {qv.dim(0), qv.dim(1), node->v.dim(2)},
-                           qv.dtype());
-  Tensor lse =
-      Tensor::Empty(qv.device(), {qv.dim(1), qv.dim(0)}, WideOf(qv.dtype()));
-  attention::ForwardArgs args{
-      qv.view(),        node->k.view(), node->v.view(), node->sinks.view(),
-      node->cu_seqlens, node->mask,     o.view(),       lse.view()};
-  Tensor slots;
-  if (qv.dtype() != kF64) {
-    args.plan = std::make_shared<attention::ForwardPlan>(
-        attention::PlanForward(SizesOf(qv, node->k, node->v), *node->cu_seqlens,
-                               qv.dtype(), qv.device().context().isa()));
-    slots = Slots(qv.device(), args.plan->slot_bytes);
-    args.slots = slots.view();
-  }
-  Launch("attention", kForward, qv, args,
-         {&qv, &node->k, &node->v, &node->sinks}, {&o, &lse, &slots});
-  node->o = o;
-  node->lse = std::move(lse);
-  return autograd::Record(std::move(o), std::move(node), {&q, &k, &v, &sinks});
+  std::vector<Tensor> kept = autograd::Memo(
+      "attention", autograd::Keep::kExpensive, [&] { return Forward(*node); });
+  node->o = kept[0];
+  node->lse = std::move(kept[1]);
+  return autograd::Record(std::move(kept[0]), std::move(node),
+                          {&q, &k, &v, &sinks});
 }
 
 }  // namespace espalier

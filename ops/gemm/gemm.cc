@@ -22,7 +22,9 @@ Plan PlanFor(const GemmArgs& args, const Tile& tile) {
                    .n = args.n,
                    .k = args.k,
                    .pack_b = PacksB(args),
-                   .needs_partial = args.c_dtype != kF32},
+                   .needs_partial = args.c_dtype != kF32,
+                   .rows_of_b = PacksB(args) && args.pack_b == nullptr &&
+                                args.b.k_stride == 1},
                   tile);
 }
 

@@ -15,6 +15,7 @@ constexpr int64_t kNBlock = 2048;
 constexpr int64_t kMTask = 252;  // of packed A, resident in L2
 constexpr int64_t kNTask = 128;
 constexpr int64_t kKAlign = 32;
+constexpr int64_t kUnpackedTask = 64;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
@@ -33,6 +34,18 @@ int TileVectors(int64_t m, const Tile& tile) {
   return vectors;
 }
 
+void SetUnpacked(const PlanInput& input, const Tile& tile, Plan& plan) {
+  plan.unpacked_b = true;
+  plan.tile_rows = static_cast<int>(std::max<int64_t>(1, input.m));
+  plan.m_block = plan.m_task = plan.tile_rows;
+  plan.n_block = RoundUp(input.n, kLanes);
+  plan.n_task = kUnpackedTask;
+  plan.a_bytes = RoundUp(tile.words(input.k) * tile.a_pitch * 4, 64);
+  if (input.needs_partial && plan.num_k_blocks > 1) {
+    plan.partial_bytes = input.m * plan.n_block * 4;
+  }
+}
+
 }  // namespace
 
 KSplit SplitK(int64_t k, Compute compute) {
@@ -47,6 +60,11 @@ Plan MakePlan(const PlanInput& input, const Tile& tile) {
   const KSplit split = SplitK(input.k, tile.compute);
   plan.k_block = split.k_block;
   plan.num_k_blocks = split.num_k_blocks;
+  if (input.rows_of_b && tile.run_unpacked != nullptr &&
+      input.m <= tile.rows[1]) {
+    SetUnpacked(input, tile, plan);
+    return plan;
+  }
   plan.tile_vectors = TileVectors(input.m, tile);
   const int most_rows = tile.rows[plan.tile_vectors];
   // Up to four panels of rows are made even; with more, a short last panel

@@ -15,6 +15,7 @@ struct PlanInput {
   int64_t k = 0;
   bool pack_b = true;          // false: B is packed already
   bool needs_partial = false;  // C cannot hold the f32 sums of K blocks
+  bool rows_of_b = false;      // B is in memory with its columns contiguous
 };
 
 // How C [m, n] and K are cut. C is walked in blocks [m_block, n_block]; within
@@ -26,6 +27,9 @@ struct Plan {
   int64_t num_k_blocks = 1;
   int tile_rows = 1;
   int tile_vectors = 1;
+  // Few rows: B is not packed, all of A is packed at once, and a task runs
+  // n_task columns through all of K.
+  bool unpacked_b = false;
   int64_t m_block = 0;  // multiples of the tile, or all of m / n
   int64_t n_block = 0;
   int64_t m_task = 0;

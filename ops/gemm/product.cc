@@ -20,6 +20,8 @@ Product::Product(const GemmArgs& args, const Tile& tile, const Plan& plan,
       partial_(reinterpret_cast<float*>(packed_b_ + plan.b_bytes / 4)) {}
 
 void Product::Run() {
+  if (args_.m == 0 || args_.n == 0) return;
+  if (plan_.unpacked_b) return RunUnpacked();
   const int64_t num_steps = CeilDiv(args_.m, plan_.m_block) *
                             CeilDiv(args_.n, plan_.n_block) *
                             plan_.num_k_blocks;
@@ -144,7 +146,9 @@ void Product::RunTask(int64_t m, int64_t n, Ahead ahead) const {
       } else {
         ahead.AddTo(run);
       }
-      RunTile(i, j, run);
+      Finish finish;
+      SetStore(step_, i, j, run, finish);
+      tile_.run(run);
     }
   }
 }
@@ -160,37 +164,31 @@ void Product::FindB(int64_t j, TileArgs& run) const {
           tile_.words(step_.k0) * kLanes;
 }
 
-void Product::RunTile(int64_t i, int64_t j, TileArgs& run) const {
-  Finish finish;
+void Product::SetStore(const Step& step, int64_t i, int64_t j, TileArgs& run,
+                       Finish& finish) const {
+  const int64_t row = step.m0 + i;
+  const int64_t column = step.n0 + j;
   run.finish = &finish;
-  if (args_.c_dtype == kF32) {
-    StoreF32(i, j, run, finish);
-  } else {
-    StoreRounded(i, j, run, finish);
-  }
-  tile_.run(run);
-}
-
-void Product::SetOut(int64_t i, int64_t j, Finish& finish) const {
-  const int64_t row = step_.m0 + i;
-  const int64_t column = step_.n0 + j;
+  run.store = TileStore::kFinish;
   finish.alpha = args_.alpha;
   finish.beta = args_.beta;
-  if (step_.last && args_.bias != nullptr) {
+  if (step.last && args_.bias != nullptr) {
     finish.bias = Advance(args_.bias, column, args_.bias_dtype);
     finish.bias_dtype = args_.bias_dtype;
   }
   finish.out = Advance(args_.c, row * args_.c_stride + column, args_.c_dtype);
   finish.out_stride = args_.c_stride;
   finish.out_dtype = args_.c_dtype;
+  if (args_.c_dtype == kF32) {
+    StoreF32(step, run, finish);
+  } else {
+    StoreRounded(step, i, j, run, finish);
+  }
 }
 
 // C itself carries the sums of the blocks of K.
-void Product::StoreF32(int64_t i, int64_t j, TileArgs& run,
-                       Finish& finish) const {
-  SetOut(i, j, finish);
-  if (!step_.first) finish.beta = 1;
-  run.store = TileStore::kFinish;
+void Product::StoreF32(const Step& step, TileArgs& run, Finish& finish) const {
+  if (!step.first) finish.beta = 1;
   if (finish.alpha == 1 && finish.bias == nullptr) {
     if (finish.beta == 0) run.store = TileStore::kStore;
     if (finish.beta == 1) run.store = TileStore::kAdd;
@@ -200,19 +198,44 @@ void Product::StoreF32(int64_t i, int64_t j, TileArgs& run,
 }
 
 // The workspace carries the sums; C is written once.
-void Product::StoreRounded(int64_t i, int64_t j, TileArgs& run,
-                           Finish& finish) const {
-  float* partial = partial_ + i * partial_stride() + j;
-  if (!step_.last) {
-    run.store = step_.first ? TileStore::kStore : TileStore::kAdd;
+void Product::StoreRounded(const Step& step, int64_t i, int64_t j,
+                           TileArgs& run, Finish& finish) const {
+  const int64_t stride = CeilDiv(step.columns, kLanes) * kLanes;
+  float* partial = partial_ + i * stride + j;
+  if (!step.last) {
+    run.store = step.first ? TileStore::kStore : TileStore::kAdd;
     run.c = partial;
-    run.c_stride = partial_stride();
+    run.c_stride = stride;
     return;
   }
-  SetOut(i, j, finish);
-  run.store = TileStore::kFinish;
-  finish.partial = step_.first ? nullptr : partial;
-  finish.partial_stride = partial_stride();
+  finish.partial = step.first ? nullptr : partial;
+  finish.partial_stride = stride;
+}
+
+void Product::RunUnpacked() {
+  step_ = {0, args_.m, 0, args_.n, 0, args_.k, true, true};
+  words_ = tile_.words(args_.k);
+  PackA(0);
+  ForEach(pool_, CeilDiv(args_.n, plan_.n_task), [this](int64_t task) {
+    const int64_t n = task * plan_.n_task;
+    RunUnpackedTask(n, std::min(n + plan_.n_task, args_.n));
+  });
+}
+
+void Product::RunUnpackedTask(int64_t n, int64_t n_end) const {
+  for (int64_t j = n; j < n_end; j += kLanes) {
+    for (int64_t block = 0; block < plan_.num_k_blocks; ++block) {
+      const Step step = StepAt(block);
+      TileArgs run;
+      Finish finish;
+      run.num_words = tile_.words(step.num_k);
+      run.a = packed_a_ + tile_.words(step.k0) * tile_.a_pitch;
+      run.rows = static_cast<int>(args_.m);
+      run.cols = static_cast<int>(std::min<int64_t>(kLanes, n_end - j));
+      SetStore(step, 0, j, run, finish);
+      tile_.run_unpacked(run, args_.b, j, step.k0, step.num_k);
+    }
+  }
 }
 
 }  // namespace espalier::gemm

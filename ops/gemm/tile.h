@@ -113,6 +113,11 @@ struct Tile {
   void (*pack_a)(const PackArgs& args);
   void (*pack_b)(const PackArgs& args);
   void (*run)(const TileArgs& args);
+  // The same bits without packing B, for few rows: args.b is not read, `b` has
+  // k_stride 1, its lanes are [lane, lane + args.cols), at most 16, its k
+  // [k, k + num_k). Null: this set has none.
+  void (*run_unpacked)(const TileArgs& args, const Operand& b, int64_t lane,
+                       int64_t k, int64_t num_k);
 
   int64_t words(int64_t num_k) const {
     return (num_k + k_step - 1) / k_step * words_per_step;

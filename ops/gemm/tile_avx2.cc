@@ -30,10 +30,10 @@ struct Simd {
 
 }  // namespace
 
-const Tile kTileAvx2F32 = {Isa::kAvx2, Compute::kF32, 1,        1,  kPitch, 1,
-                           {0, 6},     PackAF32,      PackBF32, Run};
+const Tile kTileAvx2F32 = {Isa::kAvx2, Compute::kF32, 1,        1,   kPitch, 1,
+                           {0, 6},     PackAF32,      PackBF32, Run, nullptr};
 const Tile kTileAvx2Bf16 = {
-    Isa::kAvx2, Compute::kBF16, 2,         2,         kPitch,
-    1,          {0, 6},         PackABf16, PackBBf16, Run};
+    Isa::kAvx2, Compute::kBF16, 2,         2,   kPitch, 1,
+    {0, 6},     PackABf16,      PackBBf16, Run, nullptr};
 
 }  // namespace espalier::gemm

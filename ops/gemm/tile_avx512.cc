@@ -28,6 +28,7 @@ struct Simd {
 // bf16 computed in f32, k in the order of vdpbf16ps.
 struct Bf16SwapSource {
   using Element = uint16_t;
+  static constexpr bool kInPlace = false;
   static constexpr int64_t kStep = 1;
   static int64_t Offset(int64_t word) { return word ^ 1; }
   static int64_t Words(int64_t num_k) { return (num_k + 1) / 2 * 2; }
@@ -44,6 +45,7 @@ struct Bf16SwapSource {
 // f32 rounded to bf16, kept as f32 words, same order.
 struct F32RoundSwapSource {
   using Element = uint32_t;
+  static constexpr bool kInPlace = false;
   static constexpr int64_t kStep = 1;
   static int64_t Offset(int64_t word) { return word ^ 1; }
   static int64_t Words(int64_t num_k) { return (num_k + 1) / 2 * 2; }
@@ -79,13 +81,29 @@ void PackBf16(const PackArgs& args) {
   PackWith<F32RoundSwapSource>(args);
 }
 
+void RunUnpackedF32(const TileArgs& args, const Operand& b, int64_t lane,
+                    int64_t k, int64_t num_k) {
+  if (b.dtype == kBF16) {
+    return RunUnpackedWith<Bf16Source>(args, b, lane, k, num_k);
+  }
+  RunUnpackedWith<F32Source>(args, b, lane, k, num_k);
+}
+
+void RunUnpackedBf16(const TileArgs& args, const Operand& b, int64_t lane,
+                     int64_t k, int64_t num_k) {
+  if (b.dtype == kBF16) {
+    return RunUnpackedWith<Bf16SwapSource>(args, b, lane, k, num_k);
+  }
+  RunUnpackedWith<F32RoundSwapSource>(args, b, lane, k, num_k);
+}
+
 }  // namespace
 
 const Tile kTileAvx512F32 = {
-    Isa::kAvx512,      Compute::kF32, 1,       1,  kPitch, 4,
-    {0, 14, 14, 8, 6}, PackF32,       PackF32, Run};
+    Isa::kAvx512,      Compute::kF32, 1,       1,   kPitch,        4,
+    {0, 14, 14, 8, 6}, PackF32,       PackF32, Run, RunUnpackedF32};
 const Tile kTileAvx512Bf16Widened = {
-    Isa::kAvx512,      Compute::kBF16, 2,        2,  kPitch, 4,
-    {0, 14, 14, 8, 6}, PackBf16,       PackBf16, Run};
+    Isa::kAvx512,      Compute::kBF16, 2,        2,   kPitch,         4,
+    {0, 14, 14, 8, 6}, PackBf16,       PackBf16, Run, RunUnpackedBf16};
 
 }  // namespace espalier::gemm

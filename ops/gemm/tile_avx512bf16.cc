@@ -31,6 +31,7 @@ struct Simd {
 // A word is the pair (k, k + 1).
 struct Bf16PairSource {
   using Element = uint16_t;
+  static constexpr bool kInPlace = true;
   static constexpr int64_t kStep = 2;
   static int64_t Offset(int64_t word) { return 2 * word; }
   static int64_t Words(int64_t num_k) { return (num_k + 1) / 2; }
@@ -51,6 +52,7 @@ struct Bf16PairSource {
 
 struct F32PairSource {
   using Element = uint32_t;
+  static constexpr bool kInPlace = false;
   static constexpr int64_t kStep = 2;
   static int64_t Offset(int64_t word) { return 2 * word; }
   static int64_t Words(int64_t num_k) { return (num_k + 1) / 2; }
@@ -80,10 +82,18 @@ void Pack(const PackArgs& args) {
   PackWith<F32PairSource>(args);
 }
 
+void RunUnpacked(const TileArgs& args, const Operand& b, int64_t lane,
+                 int64_t k, int64_t num_k) {
+  if (b.dtype == kBF16) {
+    return RunUnpackedWith<Bf16PairSource>(args, b, lane, k, num_k);
+  }
+  RunUnpackedWith<F32PairSource>(args, b, lane, k, num_k);
+}
+
 }  // namespace
 
 const Tile kTileAvx512Bf16 = {
-    Isa::kAvx512Bf16,  Compute::kBF16, 2,    1,  kPitch, 4,
-    {0, 14, 14, 8, 6}, Pack,           Pack, Run};
+    Isa::kAvx512Bf16,  Compute::kBF16, 2,    1,   kPitch,     4,
+    {0, 14, 14, 8, 6}, Pack,           Pack, Run, RunUnpacked};
 
 }  // namespace espalier::gemm

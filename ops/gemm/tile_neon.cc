@@ -30,10 +30,10 @@ struct Simd {
 
 }  // namespace
 
-const Tile kTileNeonF32 = {Isa::kNeon, Compute::kF32, 1,        1,  kPitch, 1,
-                           {0, 6},     PackAF32,      PackBF32, Run};
+const Tile kTileNeonF32 = {Isa::kNeon, Compute::kF32, 1,        1,   kPitch, 1,
+                           {0, 6},     PackAF32,      PackBF32, Run, nullptr};
 const Tile kTileNeonBf16 = {
-    Isa::kNeon, Compute::kBF16, 2,         2,         kPitch,
-    1,          {0, 6},         PackABf16, PackBBf16, Run};
+    Isa::kNeon, Compute::kBF16, 2,         2,   kPitch, 1,
+    {0, 6},     PackABf16,      PackBBf16, Run, nullptr};
 
 }  // namespace espalier::gemm

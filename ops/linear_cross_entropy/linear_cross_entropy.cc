@@ -7,6 +7,7 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/linear_cross_entropy/internal/kernels.h"
+#include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
 
 namespace espalier {
@@ -17,26 +18,35 @@ namespace lce = linear_cross_entropy;
 
 constexpr Kernel<lce::ForwardArgs> kForward[] = {
     {kCpu, kF64, lce::ForwardRef},
-    {kCpu, kF32, lce::ForwardCpuF32},
-    {kCpu, kBF16, lce::ForwardCpuBF16},
+    {kCpu, kF32, lce::ForwardCpu},
+    {kCpu, kBF16, lce::ForwardCpu},
 };
 constexpr Kernel<lce::BackwardArgs> kBackward[] = {
     {kCpu, kF64, lce::BackwardRef},
-    {kCpu, kF32, lce::BackwardCpuF32},
-    {kCpu, kBF16, lce::BackwardCpuBF16},
+    {kCpu, kF32, lce::BackwardCpu},
+    {kCpu, kBF16, lce::BackwardCpu},
 };
 constexpr Kernel<lce::ScaleArgs> kScale[] = {
     {kCpu, kF64, lce::ScaleRef},
-    {kCpu, kF32, lce::ScaleCpuF32},
-    {kCpu, kBF16, lce::ScaleCpuBF16},
+    {kCpu, kF32, lce::ScaleCpu},
+    {kCpu, kBF16, lce::ScaleCpu},
 };
 constexpr Kernel<lce::LogitsArgs> kLogits[] = {
     {kCpu, kF64, lce::LogitsRef},
-    {kCpu, kF32, lce::LogitsCpuF32},
-    {kCpu, kBF16, lce::LogitsCpuBF16},
+    {kCpu, kF32, lce::LogitsCpu},
+    {kCpu, kBF16, lce::LogitsCpu},
 };
 
 DType WideOf(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
+
+lce::Sizes SizesOf(const Tensor& x, const Tensor& weight) {
+  return {x.dim(0), x.dim(1), weight.dim(0), x.dtype()};
+}
+
+Tensor Workspace(Device& device, const Shape& shape, DType dtype) {
+  const MemoryScope scope(device, MemoryTag::kWorkspace);
+  return Tensor::Empty(device, shape, dtype);
+}
 
 // The weight is frozen: dx was accumulated in the forward pass.
 struct ScaledNode final : autograd::Node {
@@ -69,13 +79,27 @@ struct RecomputedNode final : autograd::Node {
     const Tensor& dloss = dys[0];
     Tensor dx = needs_grad(0) ? EmptyLike(x) : Tensor();
     Tensor dweight = EmptyLike(weight);
-    Launch("linear_cross_entropy.backward", kBackward, x,
-           lce::BackwardArgs{dloss.view(), x.view(), weight.view(),
-                             labels.view(), token_weights.view(), lse.view(),
-                             options.ignore_index, options.logit_scale,
-                             options.z_loss, dx.view(), dweight.view()},
+    lce::BackwardArgs args{dloss.view(),         x.view(),
+                           weight.view(),        labels.view(),
+                           token_weights.view(), lse.view(),
+                           options.ignore_index, options.logit_scale,
+                           options.z_loss,       dx.view(),
+                           dweight.view()};
+    Tensor workspace, dx_sum;
+    if (x.dtype() != kF64) {
+      args.plan =
+          lce::PlanBackward(SizesOf(x, weight), x.device().context().isa());
+      workspace = Workspace(x.device(), {args.plan.bytes}, kU8);
+      args.workspace = workspace.view();
+      if (dx) {
+        dx_sum =
+            x.dtype() == kF32 ? dx : Workspace(x.device(), x.shape(), kF32);
+      }
+      args.dx_sum = dx_sum.view();
+    }
+    Launch("linear_cross_entropy.backward", kBackward, x, args,
            {&dloss, &x, &weight, &labels, &token_weights, &lse},
-           {&dx, &dweight});
+           {&dx, &dweight, &workspace, &dx_sum});
     return {std::move(dx), std::move(dweight)};
   }
   Tensor x, weight, labels, token_weights, lse;  // [T,H] [V,H] [T] [T] [T]
@@ -138,14 +162,28 @@ LinearCrossEntropyResult LinearCrossEntropy(
   Tensor token_losses = Tensor::Empty(device, {xv.dim(0)}, wide);
   Tensor lse = Tensor::Empty(device, {xv.dim(0)}, wide);
   Tensor dx = fused ? Tensor::Empty(device, xv.shape(), wide) : Tensor();
-  Launch("linear_cross_entropy", kForward, xv,
-         lce::ForwardArgs{xv.view(), wv.view(), labels.view(),
-                          token_weights.view(), options.ignore_index,
-                          options.logit_scale, options.z_loss, loss.view(),
-                          weight_sum.view(), token_losses.view(), lse.view(),
-                          dx.view()},
+  lce::ForwardArgs args{xv.view(),
+                        wv.view(),
+                        labels.view(),
+                        token_weights.view(),
+                        options.ignore_index,
+                        options.logit_scale,
+                        options.z_loss,
+                        loss.view(),
+                        weight_sum.view(),
+                        token_losses.view(),
+                        lse.view(),
+                        dx.view()};
+  Tensor workspace;
+  if (xv.dtype() != kF64) {
+    args.plan =
+        lce::PlanForward(SizesOf(xv, wv), fused, device.context().isa());
+    workspace = Workspace(device, {args.plan.bytes}, kU8);
+    args.workspace = workspace.view();
+  }
+  Launch("linear_cross_entropy", kForward, xv, args,
          {&xv, &wv, &labels, &token_weights},
-         {&loss, &weight_sum, &token_losses, &lse, &dx});
+         {&loss, &weight_sum, &token_losses, &lse, &dx, &workspace});
   LinearCrossEntropyResult result;
   result.weight_sum = std::move(weight_sum);
   result.token_losses = std::move(token_losses);
@@ -175,9 +213,15 @@ Variable Logits(const Variable& x, const Variable& weight, double logit_scale) {
   CheckHead(xv, wv);
   Tensor logits =
       Tensor::Empty(xv.device(), {xv.dim(0), wv.dim(0)}, WideOf(xv.dtype()));
-  Launch("logits", kLogits, xv,
-         lce::LogitsArgs{xv.view(), wv.view(), logit_scale, logits.view()},
-         {&xv, &wv}, {&logits});
+  lce::LogitsArgs args{xv.view(), wv.view(), logit_scale, logits.view()};
+  Tensor workspace;
+  if (xv.dtype() != kF64) {
+    workspace = Workspace(
+        xv.device(),
+        {lce::LogitsWorkspaceBytes(args, xv.device().context().isa())}, kU8);
+    args.workspace = workspace.view();
+  }
+  Launch("logits", kLogits, xv, args, {&xv, &wv}, {&logits, &workspace});
   return Variable(std::move(logits));
 }
 

@@ -1,5 +1,6 @@
 #include "espalier/ops/linear_cross_entropy/linear_cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -32,6 +33,7 @@ const Case kLarge[] = {
     {"tiles, all", 67, 33, 2500, true, {.logit_scale = 0.7, .z_loss = 0.01}},
     {"one token", 1, 70, 517, false, {}},
     {"no tokens", 0, 8, 30, false, {}},
+    {"chunks", 1300, 12, 90, true, {}},
 };
 
 // Labels i64 for even widths, i32 for odd ones; every fifth is ignored.
@@ -123,9 +125,65 @@ TEST_P(LinearCrossEntropyTest, SameBitsForAllThreads) {
   for (const Case& c : kLarge) {
     EXPECT_TRUE(test::SameBitsForAllThreads(Bind(c), GetParam(), ShapesOf(c)))
         << c.name;
-    EXPECT_TRUE(test::SameBitsForAllThreads(Bind(c), GetParam(),
-                                            InputsOf(c, /*frozen=*/true)))
+    const std::vector<double> values =
+        ToDoubles(test::Normal(ShapesOf(c)[1], 2).value());
+    const auto frozen = [&](const std::vector<Variable>& in) {
+      const Tensor& x = in[0].value();
+      return Apply(c,
+                   {in[0], Variable(test::FromDoubles(
+                               x.device(), ShapesOf(c)[1], x.dtype(), values))})
+          .loss;
+    };
+    EXPECT_TRUE(
+        test::SameBitsForAllThreads(frozen, GetParam(), {ShapesOf(c)[0]}))
         << c.name;
+  }
+}
+
+// Losses by token and dx, on inputs of the case with x moved.
+struct Outcome {
+  std::vector<double> token_losses, dx;
+};
+Outcome RunFrozen(const Case& c, Device& device, DType dtype,
+                  const std::vector<double>& x_values) {
+  const Variable x(test::FromDoubles(device, ShapesOf(c)[0], dtype, x_values),
+                   true);
+  const Variable weight(
+      test::FromDoubles(device, ShapesOf(c)[1], dtype,
+                        ToDoubles(test::Normal(ShapesOf(c)[1], 2).value())));
+  const LinearCrossEntropyResult result = Apply(c, {x, weight});
+  autograd::Backward(result.loss);
+  return {ToDoubles(result.token_losses), ToDoubles(x.grad())};
+}
+
+TEST_P(LinearCrossEntropyTest, TokensDoNotLeak) {
+  const Case& c = kLarge[1];
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  std::vector<double> x = ToDoubles(InputsOf(c, true)[0].value());
+  const Outcome before = RunFrozen(c, device, GetParam().dtype, x);
+  x[0] += 1;
+  Outcome after = RunFrozen(c, device, GetParam().dtype, x);
+  EXPECT_NE(after.token_losses[0], before.token_losses[0]);
+  after.token_losses[0] = before.token_losses[0];
+  EXPECT_EQ(after.token_losses, before.token_losses);
+  std::copy_n(before.dx.begin(), c.width, after.dx.begin());
+  EXPECT_EQ(after.dx, before.dx);
+}
+
+// Case N8: no result depends on what memory held before.
+TEST_P(LinearCrossEntropyTest, PoisonedMemoryChangesNothing) {
+  ContextOptions options;
+  options.max_isa = GetParam().isa;
+  options.num_threads = 2;
+  options.poison_memory = true;
+  const auto poisoned = std::move(Context::Create(options)).value();
+  for (const Case& c : kLarge) {
+    const std::vector<double> x = ToDoubles(InputsOf(c, true)[0].value());
+    const Outcome clean = RunFrozen(
+        c, test::ContextFor(GetParam().isa, 2).cpu(), GetParam().dtype, x);
+    const Outcome got = RunFrozen(c, poisoned->cpu(), GetParam().dtype, x);
+    EXPECT_EQ(got.token_losses, clean.token_losses) << c.name;
+    EXPECT_EQ(got.dx, clean.dx) << c.name;
   }
 }
 

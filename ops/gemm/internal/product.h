@@ -54,14 +54,15 @@ class Product {
   void PackA(int64_t panel);
   void PackB(int64_t panel);
   void RunTask(int64_t m, int64_t n, Ahead ahead) const;
-  void RunTile(int64_t i, int64_t j, TileArgs& run) const;
+  void RunUnpacked();
+  void RunUnpackedTask(int64_t n, int64_t n_end) const;
+  // Says where a tile at (i, j) of a step goes.
+  void SetStore(const Step& step, int64_t i, int64_t j, TileArgs& run,
+                Finish& finish) const;
   void FindB(int64_t j, TileArgs& run) const;
-  void StoreF32(int64_t i, int64_t j, TileArgs& run, Finish& finish) const;
-  void StoreRounded(int64_t i, int64_t j, TileArgs& run, Finish& finish) const;
-  void SetOut(int64_t i, int64_t j, Finish& finish) const;
-  int64_t partial_stride() const {
-    return CeilDiv(step_.columns, kLanes) * kLanes;
-  }
+  void StoreF32(const Step& step, TileArgs& run, Finish& finish) const;
+  void StoreRounded(const Step& step, int64_t i, int64_t j, TileArgs& run,
+                    Finish& finish) const;
 
   const GemmArgs& args_;
   const Tile& tile_;

@@ -4,10 +4,53 @@
 //   Vec; kWidth (f32 lanes); Zero(); Load(const uint32_t*);
 //   Broadcast(const uint32_t*); Dot(acc, a, b); LoadF32, StoreF32, Add.
 
+constexpr int kPanelVectors = kLanes / Simd::kWidth;
+
+// Writes the sums of R rows by V panels to where args.store says.
+template <int R, int V>
+inline void StoreTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
+                      const TileArgs& args) {
+  constexpr int W = kPanelVectors;
+  const bool full = args.cols == V * kLanes;
+  if (full && args.store == TileStore::kStore) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      if (r >= args.rows) break;
+#pragma GCC unroll 16
+      for (int v = 0; v < V * W; ++v) {
+        Simd::StoreF32(args.c + r * args.c_stride + v * Simd::kWidth,
+                       acc[r][v]);
+      }
+    }
+    return;
+  }
+  if (full && args.store == TileStore::kAdd) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      if (r >= args.rows) break;
+#pragma GCC unroll 16
+      for (int v = 0; v < V * W; ++v) {
+        float* c = args.c + r * args.c_stride + v * Simd::kWidth;
+        Simd::StoreF32(c, Simd::Add(Simd::LoadF32(c), acc[r][v]));
+      }
+    }
+    return;
+  }
+  alignas(64) float tile[R][V * kLanes];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < V * W; ++v) {
+      Simd::StoreF32(&tile[r][v * Simd::kWidth], acc[r][v]);
+    }
+  }
+  FinishTile(&tile[0][0], V * kLanes, args);
+}
+
 // R rows by V panels of B; W vectors make a panel's 16 lanes.
 template <int R, int V, int kPitch>
 void RunTile(const TileArgs& args) {
-  constexpr int W = kLanes / Simd::kWidth;
+  constexpr int W = kPanelVectors;
   typename Simd::Vec acc[R][V * W];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -58,38 +101,5 @@ void RunTile(const TileArgs& args) {
     for (int v = 0; v < V; ++v) b[v] += words * kLanes;
     if (wish) ahead += args.prefetch_step;
   }
-  const bool full = args.cols == V * kLanes;
-  if (full && args.store == TileStore::kStore) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      if (r >= args.rows) break;
-#pragma GCC unroll 16
-      for (int v = 0; v < V * W; ++v) {
-        Simd::StoreF32(args.c + r * args.c_stride + v * Simd::kWidth,
-                       acc[r][v]);
-      }
-    }
-    return;
-  }
-  if (full && args.store == TileStore::kAdd) {
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      if (r >= args.rows) break;
-#pragma GCC unroll 16
-      for (int v = 0; v < V * W; ++v) {
-        float* c = args.c + r * args.c_stride + v * Simd::kWidth;
-        Simd::StoreF32(c, Simd::Add(Simd::LoadF32(c), acc[r][v]));
-      }
-    }
-    return;
-  }
-  alignas(64) float tile[R][V * kLanes];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < V * W; ++v) {
-      Simd::StoreF32(&tile[r][v * Simd::kWidth], acc[r][v]);
-    }
-  }
-  FinishTile(&tile[0][0], V * kLanes, args);
+  StoreTile<R, V>(acc, args);
 }

@@ -2,7 +2,8 @@
 // namespace after run-inl.h. A Source makes 16 words:
 //   Row(row, k, left): of one lane from element k, `left` elements remain.
 //   Column(at, k_stride, left, mask): 16 lanes at one word's k.
-//   kStep: elements a word; Offset(word): its first k.
+//   kStep: elements a word; Offset(word): its first k; kInPlace: the words of
+//   a row are its memory.
 
 constexpr int kPitch = kLanes;
 
@@ -20,6 +21,7 @@ inline __m512i SwapPairs(__m512i x) {
 
 struct F32Source {
   using Element = uint32_t;
+  static constexpr bool kInPlace = true;
   static constexpr int64_t kStep = 1;
   static int64_t Offset(int64_t word) { return word; }
   static int64_t Words(int64_t num_k) { return num_k; }
@@ -33,6 +35,7 @@ struct F32Source {
 
 struct Bf16Source {
   using Element = uint16_t;
+  static constexpr bool kInPlace = false;
   static constexpr int64_t kStep = 1;
   static int64_t Offset(int64_t word) { return word; }
   static int64_t Words(int64_t num_k) { return num_k; }
@@ -110,6 +113,75 @@ inline void Transpose16(__m512i r[16]) {
   }
 }
 
+// The same from memory for sources whose words lie there as they are: loads do
+// what half of the shuffles would. Rows from kRows on are taken as zero.
+template <int kRows>
+inline __m512i LoadQuarters(const char* row, int64_t stride, int first) {
+  const auto quarter = [row, stride](int i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + i * stride));
+  };
+  __m512i r = _mm512_castsi128_si512(quarter(first));
+  r = _mm512_mask_broadcast_i32x4(r, 0x00f0, quarter(first + 4));
+  r = _mm512_mask_broadcast_i32x4(r, 0x0f00, quarter(first + 8));
+  return first + 12 < kRows
+             ? _mm512_mask_broadcast_i32x4(r, 0xf000, quarter(first + 12))
+             : _mm512_maskz_mov_epi32(0x0fff, r);
+}
+
+template <int kRows>
+inline void LoadTransposed16(const void* rows, int64_t stride, __m512i r[16]) {
+#pragma GCC unroll 4
+  for (int q = 0; q < 4; ++q) {
+    const char* at = static_cast<const char*>(rows) + 16 * q;
+    const __m512i v0 = LoadQuarters<kRows>(at, stride, 0);
+    const __m512i v1 = LoadQuarters<kRows>(at, stride, 1);
+    const __m512i v2 = LoadQuarters<kRows>(at, stride, 2);
+    const __m512i v3 = LoadQuarters<kRows>(at, stride, 3);
+    const __m512i t0 = _mm512_unpacklo_epi32(v0, v1);
+    const __m512i t1 = _mm512_unpackhi_epi32(v0, v1);
+    const __m512i t2 = _mm512_unpacklo_epi32(v2, v3);
+    const __m512i t3 = _mm512_unpackhi_epi32(v2, v3);
+    r[4 * q] = _mm512_unpacklo_epi64(t0, t2);
+    r[4 * q + 1] = _mm512_unpackhi_epi64(t0, t2);
+    r[4 * q + 2] = _mm512_unpacklo_epi64(t1, t3);
+    r[4 * q + 3] = _mm512_unpackhi_epi64(t1, t3);
+  }
+}
+
+// Words [0, 16) of `lanes` rows, turned over; `left` elements remain in a row.
+template <typename Source>
+inline void LoadBlock(const typename Source::Element* rows, int64_t stride,
+                      int lanes, int64_t left, __m512i r[16]) {
+  if constexpr (Source::kInPlace) {
+    const int64_t bytes = stride * int64_t{sizeof(*rows)};
+    // Lines a page apart compete for one set of L1, and this way visits each
+    // four times.
+    const bool whole = left >= 16 * Source::kStep && bytes % 4096 != 0;
+    if (whole && lanes == 16) {
+      return LoadTransposed16<16>(rows, bytes, r);
+    }
+    if (whole && lanes == 14) {
+      return LoadTransposed16<14>(rows, bytes, r);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    r[i] = i < lanes ? Source::Row(rows + i * stride, left)
+                     : _mm512_setzero_si512();
+  }
+  Transpose16(r);
+}
+
+// Sixteen rows at once are more streams than the hardware follows.
+template <typename Element>
+inline void PrefetchRows(const Element* rows, int64_t stride, int lanes) {
+  constexpr int64_t kAhead = 1024 / sizeof(Element);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    __builtin_prefetch(rows + (i < lanes ? i * stride : 0) + kAhead, 0, 2);
+  }
+}
+
 template <typename Source>
 void PackRows(const PackArgs& args) {
   using Element = typename Source::Element;
@@ -126,13 +198,8 @@ void PackRows(const PackArgs& args) {
     for (int64_t word = 0; word < words; word += 16) {
       const int64_t k = word * Source::kStep;
       __m512i r[16];
-#pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) {
-        r[i] = i < lanes ? Source::Row(rows + i * operand.lane_stride + k,
-                                       args.num_k - k)
-                         : _mm512_setzero_si512();
-      }
-      Transpose16(r);
+      LoadBlock<Source>(rows + k, operand.lane_stride, lanes, args.num_k - k,
+                        r);
       uint32_t* to = out + word * kPitch;
       const int64_t count = words - word;
       if (count >= 16) {
@@ -204,4 +271,53 @@ void Run(const TileArgs& args) {
   if (args.cols <= 2 * kLanes) return RunRows<2, 14>(args);
   if (args.cols <= 3 * kLanes) return RunRows<3, 8>(args);
   RunRows<4, 6>(args);
+}
+
+// One panel of B straight from its rows: 16 by 16 words are turned over in
+// registers, then used as the packed ones would be.
+template <typename Source, int R>
+void RunPanel(const TileArgs& args, const typename Source::Element* rows,
+              int64_t stride, int64_t num_k) {
+  typename Simd::Vec acc[R][1];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) acc[r][0] = Simd::Zero();
+  const uint32_t* a = args.a;
+  for (int64_t word = 0; word < args.num_words; word += 16) {
+    const int64_t k = word * Source::kStep;
+    __m512i r[16];
+    PrefetchRows(rows + k, stride, args.cols);
+    LoadBlock<Source>(rows + k, stride, args.cols, num_k - k, r);
+    const int64_t count = args.num_words - word;
+#pragma GCC unroll 16
+    for (int t = 0; t < 16; ++t) {
+      if (t >= count) break;
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) {
+        acc[i][0] = Simd::Dot(acc[i][0], Simd::Broadcast(a + t * kPitch + i),
+                              _mm512_castsi512_ps(r[t]));
+      }
+    }
+    a += 16 * kPitch;
+  }
+  StoreTile<R, 1>(acc, args);
+}
+
+template <typename Source, int R>
+void RunPanelRows(const TileArgs& args, const typename Source::Element* rows,
+                  int64_t stride, int64_t num_k) {
+  if constexpr (R > 1) {
+    constexpr int kNext = R > 8 ? R - 3 : R - 1;
+    if (args.rows <= kNext) {
+      return RunPanelRows<Source, kNext>(args, rows, stride, num_k);
+    }
+  }
+  RunPanel<Source, R>(args, rows, stride, num_k);
+}
+
+template <typename Source>
+void RunUnpackedWith(const TileArgs& args, const Operand& b, int64_t lane,
+                     int64_t k, int64_t num_k) {
+  const auto* data = static_cast<const typename Source::Element*>(b.data);
+  RunPanelRows<Source, 14>(args, data + lane * b.lane_stride + k, b.lane_stride,
+                           num_k);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "espalier/ops/linear_cross_entropy/internal/plan.h"
 #include "espalier/runtime/device.h"
 #include "espalier/runtime/view.h"
 
@@ -23,6 +24,9 @@ struct ForwardArgs {
   View token_losses;  // [T] wide
   View lse;           // [T] wide
   View dx;            // [T, H] wide, for a cotangent of 1; may be absent
+  // Not for f64:
+  Plan plan = {};
+  View workspace = {};  // u8 [plan.bytes]
 };
 
 // Of a weight that needs a gradient.
@@ -34,6 +38,10 @@ struct BackwardArgs {
   double z_loss;
   View dx;       // [T, H], may be absent
   View dweight;  // [V, H]
+  // Not for f64:
+  Plan plan = {};
+  View workspace = {};  // u8 [plan.bytes]
+  View dx_sum = {};     // f32, as dx; the same memory when that is f32
 };
 
 // out = scale[0] * in, rounded to out's dtype.
@@ -47,6 +55,8 @@ struct LogitsArgs {
   View x, weight;
   double logit_scale;
   View logits;  // [T, V] wide
+  // Not for f64:
+  View workspace = {};  // u8 [LogitsWorkspaceBytes(...)]
 };
 
 inline int64_t LabelAt(const View& labels, int64_t t) {
@@ -65,14 +75,12 @@ void BackwardRef(const BackwardArgs& args, const Exec& exec);
 void ScaleRef(const ScaleArgs& args, const Exec& exec);
 void LogitsRef(const LogitsArgs& args, const Exec& exec);
 
-void ForwardCpuF32(const ForwardArgs& args, const Exec& exec);
-void ForwardCpuBF16(const ForwardArgs& args, const Exec& exec);
-void BackwardCpuF32(const BackwardArgs& args, const Exec& exec);
-void BackwardCpuBF16(const BackwardArgs& args, const Exec& exec);
-void ScaleCpuF32(const ScaleArgs& args, const Exec& exec);
-void ScaleCpuBF16(const ScaleArgs& args, const Exec& exec);
-void LogitsCpuF32(const LogitsArgs& args, const Exec& exec);
-void LogitsCpuBF16(const LogitsArgs& args, const Exec& exec);
+// f32 and bf16.
+void ForwardCpu(const ForwardArgs& args, const Exec& exec);
+void BackwardCpu(const BackwardArgs& args, const Exec& exec);
+void ScaleCpu(const ScaleArgs& args, const Exec& exec);
+void LogitsCpu(const LogitsArgs& args, const Exec& exec);
+int64_t LogitsWorkspaceBytes(const LogitsArgs& args, Isa isa);
 
 }  // namespace espalier::linear_cross_entropy
 

@@ -1,0 +1,127 @@
+#include "espalier/ops/linear_cross_entropy/internal/plan.h"
+
+#include <algorithm>
+
+#include "espalier/ops/online_softmax/online_softmax.h"
+
+namespace espalier::linear_cross_entropy {
+
+namespace {
+
+// Measured on AMD Zen 4 with H 1024: a tile of scores (4 MB), its rows of x and
+// of dx stay in the last level of cache, and each packed operand serves about a
+// thousand rows or columns.
+constexpr int64_t kTokenChunk = 1008;  // whole tiles of 14, 8 and 6 rows
+constexpr int64_t kVocabBlock = 1024;
+
+// Places parts one after another.
+class Layout {
+ public:
+  int64_t Bytes(int64_t count) {
+    const int64_t offset = next_;
+    next_ += (count + 63) / 64 * 64;
+    return offset;
+  }
+  int64_t bytes() const { return next_; }
+
+ private:
+  int64_t next_ = 0;
+};
+
+Plan Cut(const Sizes& sizes, Layout& layout) {
+  Plan plan;
+  plan.token_chunk =
+      std::min(kTokenChunk, std::max<int64_t>(1, sizes.num_tokens));
+  plan.vocab_block = std::min(kVocabBlock, std::max<int64_t>(1, sizes.vocab));
+  plan.score_stride = plan.vocab_block + online_softmax::kSlack;
+  plan.scores = layout.Bytes(4 * plan.token_chunk * plan.score_stride);
+  plan.rows =
+      layout.Bytes(plan.token_chunk * sizes.width * SizeOf(sizes.dtype));
+  plan.max = layout.Bytes(4 * plan.token_chunk);
+  plan.sum = layout.Bytes(4 * plan.token_chunk);
+  plan.label_logits = layout.Bytes(4 * plan.token_chunk);
+  plan.active = layout.Bytes(4 * sizes.num_tokens);
+  return plan;
+}
+
+// Of the largest product, or of a small one: those take other tiles, and any
+// number of tokens may be left when some are ignored.
+int64_t GemmBytes(const Sizes& sizes, const Plan& plan, Isa isa,
+                  decltype(ScoreProduct)& product) {
+  constexpr int64_t kSmall = 64;
+  const int64_t last_columns = sizes.vocab % plan.vocab_block;
+  int64_t bytes = 0;
+  for (const int64_t columns : {plan.vocab_block, last_columns}) {
+    const auto add = [&](int64_t rows) {
+      bytes = std::max(bytes, gemm::WorkspaceBytes(
+                                  product(sizes, plan, rows, columns), isa));
+    };
+    add(plan.token_chunk);
+    for (int64_t rows = 1; rows <= std::min(kSmall, plan.token_chunk); ++rows) {
+      add(rows);
+    }
+  }
+  return bytes;
+}
+
+gemm::GemmArgs Product(const Sizes& sizes, int64_t m, int64_t n, int64_t k) {
+  gemm::GemmArgs args;
+  args.m = m;
+  args.n = n;
+  args.k = k;
+  args.compute = gemm::ComputeFor(sizes.dtype, sizes.dtype);
+  return args;
+}
+
+}  // namespace
+
+gemm::GemmArgs ScoreProduct(const Sizes& sizes, const Plan& plan, int64_t rows,
+                            int64_t columns) {
+  gemm::GemmArgs args = Product(sizes, rows, columns, sizes.width);
+  args.a = {nullptr, sizes.dtype, sizes.width, 1};
+  args.b = {nullptr, sizes.dtype, sizes.width, 1};
+  args.c_stride = plan.score_stride;
+  return args;
+}
+
+gemm::GemmArgs DxProduct(const Sizes& sizes, const Plan& plan, int64_t rows,
+                         int64_t columns) {
+  gemm::GemmArgs args = Product(sizes, rows, sizes.width, columns);
+  args.a = {nullptr, kF32, plan.score_stride, 1};
+  args.b = {nullptr, sizes.dtype, 1, sizes.width};
+  args.c_stride = sizes.width;
+  return args;
+}
+
+gemm::GemmArgs DweightProduct(const Sizes& sizes, const Plan& plan,
+                              int64_t rows, int64_t columns) {
+  gemm::GemmArgs args = Product(sizes, columns, sizes.width, rows);
+  args.a = {nullptr, kF32, 1, plan.score_stride};
+  args.b = {nullptr, sizes.dtype, 1, sizes.width};
+  args.c_stride = sizes.width;
+  return args;
+}
+
+Plan PlanForward(const Sizes& sizes, bool with_dx, Isa isa) {
+  Layout layout;
+  Plan plan = Cut(sizes, layout);
+  int64_t gemm = GemmBytes(sizes, plan, isa, ScoreProduct);
+  if (with_dx) gemm = std::max(gemm, GemmBytes(sizes, plan, isa, DxProduct));
+  plan.gemm = layout.Bytes(gemm);
+  plan.bytes = layout.bytes();
+  return plan;
+}
+
+Plan PlanBackward(const Sizes& sizes, Isa isa) {
+  Layout layout;
+  Plan plan = Cut(sizes, layout);
+  plan.dweight = layout.Bytes(4 * plan.vocab_block * sizes.width);
+  plan.gemm =
+      layout.Bytes(std::max({GemmBytes(sizes, plan, isa, ScoreProduct),
+                             GemmBytes(sizes, plan, isa, DxProduct),
+                             GemmBytes(sizes, plan, isa, DweightProduct)}));
+  plan.bytes = layout.bytes();
+  return plan;
+}
+
+}  // namespace espalier::linear_cross_entropy
