@@ -8,18 +8,10 @@
 namespace espalier::gemm {
 namespace {
 
-struct Simd {
-  using Vec = __m512;
-  static constexpr int kWidth = 16;
-  static Vec Zero() { return _mm512_setzero_ps(); }
-  static Vec Load(const uint32_t* p) { return _mm512_loadu_ps(p); }
-  static Vec Broadcast(const uint32_t* p) {
-    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*p)));
-  }
+#include "espalier/ops/gemm/internal/simd_avx512-inl.h"
+
+struct Simd : Avx512 {
   static Vec Dot(Vec acc, Vec a, Vec b) { return _mm512_fmadd_ps(a, b, acc); }
-  static Vec LoadF32(const float* p) { return _mm512_loadu_ps(p); }
-  static void StoreF32(float* p, Vec v) { _mm512_storeu_ps(p, v); }
-  static Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 };
 
 #include "espalier/ops/gemm/internal/run-inl.h"
@@ -50,16 +42,7 @@ struct F32RoundSwapSource {
   static int64_t Offset(int64_t word) { return word ^ 1; }
   static int64_t Words(int64_t num_k) { return (num_k + 1) / 2 * 2; }
   static __m512i Round(__m512i x) {
-    const __m512i odd =
-        _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
-    const __m512i rounded =
-        _mm512_add_epi32(x, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512 value = _mm512_castsi512_ps(x);
-    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-    const __m512i kept =
-        _mm512_mask_or_epi32(rounded, nan, x, _mm512_set1_epi32(0x400000));
-    return _mm512_and_si512(kept,
-                            _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+    return RoundToBf16(_mm512_castsi512_ps(x));
   }
   static __m512i Row(const Element* row, int64_t left) {
     return SwapPairs(Round(F32Source::Row(row, left)));

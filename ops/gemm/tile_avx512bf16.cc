@@ -8,21 +8,13 @@
 namespace espalier::gemm {
 namespace {
 
-struct Simd {
-  using Vec = __m512;
-  static constexpr int kWidth = 16;
-  static Vec Zero() { return _mm512_setzero_ps(); }
-  static Vec Load(const uint32_t* p) { return _mm512_loadu_ps(p); }
-  static Vec Broadcast(const uint32_t* p) {
-    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*p)));
-  }
+#include "espalier/ops/gemm/internal/simd_avx512-inl.h"
+
+struct Simd : Avx512 {
   static Vec Dot(Vec acc, Vec a, Vec b) {
     return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a),
                             reinterpret_cast<__m512bh>(b));
   }
-  static Vec LoadF32(const float* p) { return _mm512_loadu_ps(p); }
-  static void StoreF32(float* p, Vec v) { _mm512_storeu_ps(p, v); }
-  static Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 };
 
 #include "espalier/ops/gemm/internal/run-inl.h"

@@ -22,6 +22,19 @@ struct Simd {
   static Vec LoadF32(const float* p) { return vld1q_f32(p); }
   static void StoreF32(float* p, Vec v) { vst1q_f32(p, v); }
   static Vec Add(Vec a, Vec b) { return vaddq_f32(a, b); }
+  static Vec Mul(Vec a, Vec b) { return vmulq_f32(a, b); }
+  static Vec Set(float x) { return vdupq_n_f32(x); }
+  static Vec LoadBf16(const uint16_t* p) {
+    return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
+  }
+  static void StoreBf16(uint16_t* p, Vec v) {
+    const uint32x4_t x = vreinterpretq_u32_f32(v);
+    const uint32x4_t odd = vandq_u32(vshrq_n_u32(x, 16), vdupq_n_u32(1));
+    const uint32x4_t rounded =
+        vaddq_u32(x, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+    const uint32x4_t quiet = vorrq_u32(x, vdupq_n_u32(0x400000));
+    vst1_u16(p, vshrn_n_u32(vbslq_u32(vceqq_f32(v, v), rounded, quiet), 16));
+  }
 };
 
 #include "espalier/ops/gemm/internal/pack-inl.h"

@@ -2,9 +2,47 @@
 // anonymous namespace of a translation unit that has its own flags; Simd is
 // defined there:
 //   Vec; kWidth (f32 lanes); Zero(); Load(const uint32_t*);
-//   Broadcast(const uint32_t*); Dot(acc, a, b); LoadF32, StoreF32, Add.
+//   Broadcast(const uint32_t*); Set(float); Dot(acc, a, b); Add; Mul;
+//   LoadF32, StoreF32; LoadBf16, StoreBf16 (nearest-even).
 
 constexpr int kPanelVectors = kLanes / Simd::kWidth;
+
+inline typename Simd::Vec LoadAs(DType dtype, const void* base, int64_t at) {
+  return dtype == kBF16
+             ? Simd::LoadBf16(static_cast<const uint16_t*>(base) + at)
+             : Simd::LoadF32(static_cast<const float*>(base) + at);
+}
+
+// FinishTile, same bits, for rows of whole vectors.
+inline void FinishVectors(const float* tile, int columns,
+                          const TileArgs& args) {
+  const Finish& finish = *args.finish;
+  const typename Simd::Vec alpha = Simd::Set(finish.alpha);
+  const typename Simd::Vec beta = Simd::Set(finish.beta);
+  for (int r = 0; r < args.rows; ++r) {
+    for (int j = 0; j < columns; j += Simd::kWidth) {
+      typename Simd::Vec x = Simd::LoadF32(tile + r * columns + j);
+      if (finish.partial != nullptr) {
+        x = Simd::Add(
+            Simd::LoadF32(finish.partial + r * finish.partial_stride + j), x);
+      }
+      if (finish.alpha != 1) x = Simd::Mul(x, alpha);
+      const int64_t at = r * finish.out_stride + j;
+      if (finish.beta != 0) {
+        x = Simd::Add(
+            x, Simd::Mul(beta, LoadAs(finish.out_dtype, finish.out, at)));
+      }
+      if (finish.bias != nullptr) {
+        x = Simd::Add(x, LoadAs(finish.bias_dtype, finish.bias, j));
+      }
+      if (finish.out_dtype == kBF16) {
+        Simd::StoreBf16(static_cast<uint16_t*>(finish.out) + at, x);
+      } else {
+        Simd::StoreF32(static_cast<float*>(finish.out) + at, x);
+      }
+    }
+  }
+}
 
 // Writes the sums of R rows by V panels to where args.store says.
 template <int R, int V>
@@ -44,6 +82,7 @@ inline void StoreTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
       Simd::StoreF32(&tile[r][v * Simd::kWidth], acc[r][v]);
     }
   }
+  if (full) return FinishVectors(&tile[0][0], V * kLanes, args);
   FinishTile(&tile[0][0], V * kLanes, args);
 }
 
