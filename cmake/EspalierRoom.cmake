@@ -106,7 +106,7 @@ function(espalier_test source)
   # skip, with the reason, what needs the latter when it is absent.
   target_compile_definitions(${target} PRIVATE
     ESPALIER_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-    ESPALIER_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
+    ESPALIER_SHARED_DIR="${ESPALIER_SHARED_DIR}")
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${target})
