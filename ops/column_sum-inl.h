@@ -34,10 +34,12 @@ void SumBlocks(const Exec& exec, int64_t rows, int64_t width, float* blocks,
   });
 }
 
-// sum [width] = the blocks, added in order.
+// sum [width] = the first `width` columns of the blocks, added in order; the
+// blocks are `stride` apart, 0 standing for width.
 template <typename T>
 void AddBlocks(const Exec& exec, int64_t rows, int64_t width,
-               const float* blocks, T* sum) {
+               const float* blocks, T* sum, int64_t stride = 0) {
+  if (stride == 0) stride = width;
   const int64_t num_blocks = NumBlocks(rows);
   constexpr int64_t kColumns = 256;
   exec.pool.ParallelFor(width, kColumns, [&](int64_t begin, int64_t end) {
@@ -45,7 +47,7 @@ void AddBlocks(const Exec& exec, int64_t rows, int64_t width,
     ForEachVector(end - begin, [&](int64_t i, auto io) {
       auto total = hn::Zero(d);
       for (int64_t block = 0; block < num_blocks; ++block) {
-        total = hn::Add(total, io.Load(d, blocks + block * width + begin + i));
+        total = hn::Add(total, io.Load(d, blocks + block * stride + begin + i));
       }
       io.Store(d, total, sum + begin + i);
     });

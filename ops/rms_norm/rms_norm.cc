@@ -6,6 +6,7 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/rms_norm/internal/kernels.h"
+#include "espalier/ops/split.h"
 #include "espalier/runtime/kernel.h"
 
 namespace espalier {
@@ -14,67 +15,97 @@ namespace {
 
 constexpr Kernel<rms_norm::ForwardArgs> kForward[] = {
     {kCpu, kF64, rms_norm::ForwardRef},
-    {kCpu, kF32, rms_norm::ForwardCpuF32},
-    {kCpu, kBF16, rms_norm::ForwardCpuBF16},
+    {kCpu, kF32, rms_norm::ForwardCpu<float>},
+    {kCpu, kBF16, rms_norm::ForwardCpu<BFloat16>},
 };
 constexpr Kernel<rms_norm::BackwardArgs> kBackward[] = {
     {kCpu, kF64, rms_norm::BackwardRef},
-    {kCpu, kF32, rms_norm::BackwardCpuF32},
-    {kCpu, kBF16, rms_norm::BackwardCpuBF16},
+    {kCpu, kF32, rms_norm::BackwardCpu<float>},
+    {kCpu, kBF16, rms_norm::BackwardCpu<BFloat16>},
 };
 
-DType WideOf(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
-
 struct RmsNormNode final : autograd::Node {
-  RmsNormNode(Tensor x, Tensor weight, Tensor rstd)
-      : x(std::move(x)), weight(std::move(weight)), rstd(std::move(rstd)) {}
+  RmsNormNode(Tensor x, Tensor weight, Tensor gate, Tensor rstd,
+              NormWeight form, NormGate activation)
+      : x(std::move(x)),
+        weight(std::move(weight)),
+        gate(std::move(gate)),
+        rstd(std::move(rstd)),
+        form(form),
+        activation(activation) {}
   absl::string_view name() const override { return "rms_norm"; }
   void ForEachSaved(SavedVisitor visit) override {
     visit("x", x);
     visit("weight", weight);
+    visit("gate", gate);
     visit("rstd", rstd);
   }
   std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
     const Tensor& dy = dys[0];
     Tensor dx = needs_grad(0) ? EmptyLike(x) : Tensor();
     Tensor dweight = needs_grad(1) ? EmptyLike(weight) : Tensor();
+    Tensor dgate = gate && needs_grad(2) ? EmptyLike(gate) : Tensor();
     Tensor block_sums;
     if (dweight) {
       const MemoryScope scope(x.device(), MemoryTag::kWorkspace);
       block_sums = Tensor::Empty(
-          x.device(), {rms_norm::NumBlocks(rstd.num_elements()), weight.dim(0)},
+          x.device(), {NumBlocks(rstd.num_elements()), weight.dim(0)},
           rstd.dtype());
     }
     Launch(
         "rms_norm.backward", kBackward, dy,
-        rms_norm::BackwardArgs{dy.view(), x.view(), weight.view(), rstd.view(),
-                               dx.view(), dweight.view(), block_sums.view()},
-        {&dy, &x, &weight, &rstd}, {&dx, &dweight, &block_sums});
-    return {std::move(dx), std::move(dweight)};
+        rms_norm::BackwardArgs{dy.view(), x.view(), weight.view(), gate.view(),
+                               rstd.view(), form, activation, dx.view(),
+                               dweight.view(), dgate.view(), block_sums.view()},
+        {&dy, &x, &weight, &gate, &rstd}, {&dx, &dweight, &dgate, &block_sums});
+    std::vector<Tensor> gradients = {std::move(dx), std::move(dweight)};
+    if (gate) gradients.push_back(std::move(dgate));
+    return gradients;
   }
-  Tensor x, weight, rstd;  // [.., H], [H], [rows]
+  Tensor x, weight, gate, rstd;  // [.., H], [H], [.., H] or absent, [rows]
+  const NormWeight form;
+  const NormGate activation;
 };
 
-}  // namespace
-
-Variable RmsNorm(const Variable& x, const Variable& weight, double eps) {
+Variable Norm(const Variable& x, const Variable& weight, const Variable* gate,
+              double eps, NormGate activation, NormWeight form) {
   const Tensor& xv = x.value();
   const Tensor& wv = weight.value();
+  const Tensor gv = gate != nullptr ? gate->value() : Tensor();
   ESPALIER_CHECK(xv.ndim() >= 1 && xv.is_contiguous(), "x is ", ToString(xv));
   ESPALIER_CHECK(wv.shape() == Shape{xv.dim(-1)} && wv.is_contiguous(),
                  "weight is ", ToString(wv.shape()), " for x ",
                  ToString(xv.shape()));
   ESPALIER_CHECK(wv.dtype() == xv.dtype(), "weight is ", ToString(wv.dtype()),
                  " for x ", ToString(xv.dtype()));
+  ESPALIER_CHECK(!gv || (gv.shape() == xv.shape() && gv.dtype() == xv.dtype() &&
+                         gv.is_contiguous()),
+                 "gate is ", ToString(gv), " for x ", ToString(xv));
   const int64_t rows = xv.dim(-1) == 0 ? 0 : xv.num_elements() / xv.dim(-1);
   Tensor y = EmptyLike(xv);
   Tensor rstd = Tensor::Empty(xv.device(), {rows}, WideOf(xv.dtype()));
-  Launch(
-      "rms_norm", kForward, xv,
-      rms_norm::ForwardArgs{xv.view(), wv.view(), eps, y.view(), rstd.view()},
-      {&xv, &wv}, {&y, &rstd});
-  return autograd::Record(
-      std::move(y), std::make_unique<RmsNormNode>(xv, wv, rstd), {&x, &weight});
+  Launch("rms_norm", kForward, xv,
+         rms_norm::ForwardArgs{xv.view(), wv.view(), gv.view(), eps, form,
+                               activation, y.view(), rstd.view()},
+         {&xv, &wv, &gv}, {&y, &rstd});
+  auto node = std::make_unique<RmsNormNode>(xv, wv, gv, rstd, form, activation);
+  if (gate == nullptr) {
+    return autograd::Record(std::move(y), std::move(node), {&x, &weight});
+  }
+  return autograd::Record(std::move(y), std::move(node), {&x, &weight, gate});
+}
+
+}  // namespace
+
+Variable RmsNorm(const Variable& x, const Variable& weight, double eps,
+                 NormWeight form) {
+  return Norm(x, weight, nullptr, eps, NormGate::kSilu, form);
+}
+
+Variable GatedRmsNorm(const Variable& x, const Variable& weight,
+                      const Variable& gate, double eps, NormGate activation,
+                      NormWeight form) {
+  return Norm(x, weight, &gate, eps, activation, form);
 }
 
 }  // namespace espalier

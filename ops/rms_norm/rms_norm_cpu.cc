@@ -1,148 +1,159 @@
-#include <algorithm>
 #include <cmath>
 
 #include "espalier/ops/rms_norm/internal/kernels.h"
-#include "espalier/runtime/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "espalier/ops/rms_norm/rms_norm_cpu.cc"
+// The first include sets up the others.
+// clang-format off
 #include "espalier/ops/highway.h"
+#include "espalier/ops/activations-inl.h"
+#include "espalier/ops/column_sum-inl.h"
+#include "espalier/ops/pointwise-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace espalier::rms_norm {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using espalier::HWY_NAMESPACE::LoadF32;
-using espalier::HWY_NAMESPACE::LoadF32N;
-using espalier::HWY_NAMESPACE::StoreF32;
-using espalier::HWY_NAMESPACE::StoreF32N;
-using F = hn::ScalableTag<float>;
+// NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
+using namespace espalier::HWY_NAMESPACE;
 
-template <typename T>
-float SumOfSquares(const T* x, int64_t n) {
-  const F d;
-  auto sum0 = hn::Zero(d);
-  auto sum1 = hn::Zero(d);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto a = LoadF32(d, x + i);
-    const auto b = LoadF32(d, x + i + lanes);
-    sum0 = hn::MulAdd(a, a, sum0);
-    sum1 = hn::MulAdd(b, b, sum1);
+using Vector = hn::Vec<F32Tag>;
+
+// What a kernel is compiled for.
+enum class Gating { kNone, kSilu, kSigmoid };
+
+template <class Args, class Function>
+void WithGating(const Args& args, const Function& function) {
+  if (!args.gate) {
+    function.template operator()<Gating::kNone>();
+  } else if (args.activation == NormGate::kSilu) {
+    function.template operator()<Gating::kSilu>();
+  } else {
+    function.template operator()<Gating::kSigmoid>();
   }
-  for (; i < n; i += lanes) {
-    const auto a = LoadF32N(d, x + i, n - i);
-    sum0 = hn::MulAdd(a, a, sum0);
+}
+
+template <Gating kGating, class Access, typename T>
+HWY_INLINE Vector GateAt(const Access& io, const T* gate, Vector& slope) {
+  const F32Tag d;
+  if constexpr (kGating == Gating::kSilu) {
+    return Activate<Activation::kSilu>(d, io.Load(d, gate), slope);
+  } else if constexpr (kGating == Gating::kSigmoid) {
+    const auto s = Sigmoid(d, io.Load(d, gate));
+    slope = hn::Mul(s, hn::Sub(hn::Set(d, 1.0f), s));
+    return s;
+  } else {
+    return hn::Set(d, 1.0f);
   }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+// What is added to the stored weight.
+inline float OffsetOf(NormWeight form) {
+  return form == NormWeight::kPlusOne ? 1.0f : 0.0f;
+}
+
+template <typename T, Gating kGating>
+void ForwardRows(const ForwardArgs& args, const Exec& exec) {
+  const int64_t width = args.x.dim(-1);
+  const T* weight = args.weight.data<const T>();
+  const float offset = OffsetOf(args.form);
+  const auto eps = static_cast<float>(args.eps);
+  ParallelRows(
+      exec, args.rstd.dim(0), width, args.y.pointer, sizeof(T),
+      [&](int64_t t, auto access) {
+        const F32Tag d;
+        const T* x = args.x.data<const T>() + t * width;
+        const T* gate = args.gate.data<const T>() + t * width;
+        T* y = args.y.data<T>() + t * width;
+        const float sum = SumVectors(width, [&](int64_t h, auto io) {
+          const auto v = io.Load(d, x + h);
+          return hn::Mul(v, v);
+        });
+        const float rstd =
+            1.0f / std::sqrt(sum / static_cast<float>(width) + eps);
+        args.rstd.data<float>()[t] = rstd;
+        ForEachVector(width, access, [&](int64_t h, auto io) {
+          const auto w = hn::Add(io.Load(d, weight + h), hn::Set(d, offset));
+          auto v = hn::Mul(hn::Mul(io.Load(d, x + h), hn::Set(d, rstd)), w);
+          if constexpr (kGating != Gating::kNone) {
+            auto slope = hn::Zero(d);
+            v = hn::Mul(v, GateAt<kGating>(io, gate + h, slope));
+          }
+          io.Store(d, v, y + h);
+        });
+      });
 }
 
 template <typename T>
 void Forward(const ForwardArgs& args, const Exec& exec) {
-  const int64_t width = args.x.dim(-1);
-  exec.pool.ParallelFor(args.x.num_rows(), 16, [&](int64_t begin, int64_t end) {
-    const F d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    const T* weight = args.weight.data<const T>();
-    for (int64_t t = begin; t < end; ++t) {
-      const T* x = args.x.data<const T>() + t * width;
-      T* y = args.y.data<T>() + t * width;
-      const float mean = SumOfSquares(x, width) / static_cast<float>(width);
-      const float rstd = 1.0f / std::sqrt(mean + static_cast<float>(args.eps));
-      args.rstd.data<float>()[t] = rstd;
-      const auto r = hn::Set(d, rstd);
-      int64_t h = 0;
-      for (; h + lanes <= width; h += lanes) {
-        const auto scaled = hn::Mul(LoadF32(d, x + h), r);
-        StoreF32(d, hn::Mul(scaled, LoadF32(d, weight + h)), y + h);
-      }
-      if (h < width) {
-        const auto scaled = hn::Mul(LoadF32N(d, x + h, width - h), r);
-        StoreF32N(d, hn::Mul(scaled, LoadF32N(d, weight + h, width - h)), y + h,
-                  width - h);
-      }
-    }
-  });
+  WithGating(args,
+             [&]<Gating kGating>() { ForwardRows<T, kGating>(args, exec); });
 }
 
-// dx of one row and, with `sums`, its part of dweight.
-template <typename T>
-void BackwardRow(const BackwardArgs& args, int64_t t, float* sums) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+// dx and dgate of one row and, with `sums`, its part of dweight.
+template <typename T, Gating kGating, class Access>
+void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
+                 const Access& access) {
+  const F32Tag d;
   const int64_t width = args.x.dim(-1);
   const T* x = args.x.data<const T>() + t * width;
   const T* dy = args.dy.data<const T>() + t * width;
+  const T* gate = args.gate.data<const T>() + t * width;
   const T* weight = args.weight.data<const T>();
-  const float rstd = args.rstd.data<const float>()[t];
-  if (sums != nullptr) {
-    for (int64_t h = 0; h < width; h += lanes) {
-      const int64_t n = width - h;
-      const auto xhat = hn::Mul(LoadF32N(d, x + h, n), hn::Set(d, rstd));
-      const auto sum =
-          hn::MulAdd(LoadF32N(d, dy + h, n), xhat, LoadF32N(d, sums + h, n));
-      StoreF32N(d, sum, sums + h, n);
+  T* dgate = args.dgate ? args.dgate.data<T>() + t * width : nullptr;
+  const auto rstd = hn::Set(d, args.rstd.data<const float>()[t]);
+  const auto offset = hn::Set(d, OffsetOf(args.form));
+  const float dot = SumVectors(width, [&](int64_t h, auto io) {
+    auto slope = hn::Zero(d);
+    const auto g = io.Load(d, dy + h);
+    const auto a = GateAt<kGating>(io, gate + h, slope);
+    const auto w = hn::Add(io.Load(d, weight + h), offset);
+    const auto xv = io.Load(d, x + h);
+    if (sums != nullptr) {
+      const auto term = hn::Mul(hn::Mul(g, a), hn::Mul(xv, rstd));
+      io.Store(d, hn::Add(io.Load(d, sums + h), term), sums + h);
     }
-  }
+    if (dgate != nullptr) {
+      io.Store(d, hn::Mul(hn::Mul(g, hn::Mul(xv, rstd)), hn::Mul(w, slope)),
+               dgate + h);
+    }
+    return hn::Mul(hn::Mul(hn::Mul(g, a), w), xv);
+  });
   if (!args.dx) return;
-  auto dot = hn::Zero(d);
-  for (int64_t h = 0; h < width; h += lanes) {
-    const int64_t n = width - h;
-    const auto g = hn::Mul(LoadF32N(d, dy + h, n), LoadF32N(d, weight + h, n));
-    dot = hn::MulAdd(g, LoadF32N(d, x + h, n), dot);
-  }
-  const float total = hn::GetLane(hn::SumOfLanes(d, dot));
-  const auto scale =
-      hn::Set(d, total * rstd * rstd * rstd / static_cast<float>(width));
   T* dx = args.dx.data<T>() + t * width;
-  for (int64_t h = 0; h < width; h += lanes) {
-    const int64_t n = width - h;
-    const auto g = hn::Mul(LoadF32N(d, dy + h, n), LoadF32N(d, weight + h, n));
-    const auto value = hn::Sub(hn::Mul(g, hn::Set(d, rstd)),
-                               hn::Mul(LoadF32N(d, x + h, n), scale));
-    StoreF32N(d, value, dx + h, n);
-  }
+  const auto scale = hn::Mul(hn::Mul(rstd, hn::Mul(rstd, rstd)),
+                             hn::Set(d, dot / static_cast<float>(width)));
+  ForEachVector(width, access, [&](int64_t h, auto io) {
+    auto slope = hn::Zero(d);
+    const auto w = hn::Add(io.Load(d, weight + h), offset);
+    const auto g =
+        hn::Mul(io.Load(d, dy + h), GateAt<kGating>(io, gate + h, slope));
+    const auto norm = hn::Mul(io.Load(d, x + h), scale);
+    io.Store(d, hn::MulSub(hn::Mul(g, w), rstd, norm), dx + h);
+  });
 }
 
 template <typename T>
 void Backward(const BackwardArgs& args, const Exec& exec) {
-  const int64_t rows = args.x.num_rows();
+  const int64_t rows = args.rstd.dim(0);
   const int64_t width = args.x.dim(-1);
-  float* blocks = args.block_sums.data<float>();
-  exec.pool.ParallelFor(NumBlocks(rows), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      float* sums = args.dweight ? blocks + block * width : nullptr;
-      if (sums != nullptr) std::fill(sums, sums + width, 0.0f);
-      const int64_t last = std::min(rows, (block + 1) * kBlockRows);
-      for (int64_t t = block * kBlockRows; t < last; ++t) {
-        BackwardRow<T>(args, t, sums);
-      }
+  WithGating(args, [&]<Gating kGating>() {
+    if (!args.dweight) {
+      ParallelRows(exec, rows, width, args.dx.pointer, sizeof(T),
+                   [&](int64_t t, auto access) {
+                     BackwardRow<T, kGating>(args, t, nullptr, access);
+                   });
+      return;
     }
+    float* blocks = args.block_sums.data<float>();
+    SumBlocks(exec, rows, width, blocks, [&](int64_t t, float* sums) {
+      BackwardRow<T, kGating>(args, t, sums, WholeAccess());
+    });
+    AddBlocks(exec, rows, width, blocks, args.dweight.data<T>());
   });
-  if (!args.dweight) return;
-  T* dweight = args.dweight.data<T>();
-  for (int64_t h = 0; h < width; ++h) {
-    float sum = 0;
-    for (int64_t block = 0; block < NumBlocks(rows); ++block) {
-      sum += blocks[block * width + h];
-    }
-    dweight[h] = T(sum);
-  }
-}
-
-void ForwardF32(const ForwardArgs& args, const Exec& exec) {
-  Forward<float>(args, exec);
-}
-void ForwardBF16(const ForwardArgs& args, const Exec& exec) {
-  Forward<BFloat16>(args, exec);
-}
-void BackwardF32(const BackwardArgs& args, const Exec& exec) {
-  Backward<float>(args, exec);
-}
-void BackwardBF16(const BackwardArgs& args, const Exec& exec) {
-  Backward<BFloat16>(args, exec);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -152,18 +163,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier::rms_norm {
 
-void ForwardCpuF32(const ForwardArgs& args, const Exec& exec) {
-  ESPALIER_HWY_CALL(exec.isa, ForwardF32)(args, exec);
-}
-void ForwardCpuBF16(const ForwardArgs& args, const Exec& exec) {
-  ESPALIER_HWY_CALL(exec.isa, ForwardBF16)(args, exec);
-}
-void BackwardCpuF32(const BackwardArgs& args, const Exec& exec) {
-  ESPALIER_HWY_CALL(exec.isa, BackwardF32)(args, exec);
-}
-void BackwardCpuBF16(const BackwardArgs& args, const Exec& exec) {
-  ESPALIER_HWY_CALL(exec.isa, BackwardBF16)(args, exec);
-}
+ESPALIER_HWY_ROWS(ForwardCpu, ForwardArgs, Forward);
+ESPALIER_HWY_ROWS(BackwardCpu, BackwardArgs, Backward);
 
 }  // namespace espalier::rms_norm
 #endif

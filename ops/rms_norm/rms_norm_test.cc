@@ -6,8 +6,39 @@
 namespace espalier {
 namespace {
 
-Variable Norm(const std::vector<Variable>& in) {
-  return RmsNorm(in[0], in[1], /*eps=*/1e-6);
+// Not so small that it could be left out unseen.
+constexpr double kEps = 0.03;
+
+struct Form {
+  const char* name;
+  bool gated;
+  test::Fn fn;
+};
+
+const std::vector<Form>& Forms() {
+  static const auto* forms = new std::vector<Form>{
+      {"plain", false,
+       [](const auto& in) { return RmsNorm(in[0], in[1], kEps); }},
+      {"plus one", false,
+       [](const auto& in) {
+         return RmsNorm(in[0], in[1], kEps, NormWeight::kPlusOne);
+       }},
+      {"silu gate", true,
+       [](const auto& in) {
+         return GatedRmsNorm(in[0], in[1], in[2], kEps, NormGate::kSilu);
+       }},
+      {"sigmoid gate, plus one", true,
+       [](const auto& in) {
+         return GatedRmsNorm(in[0], in[1], in[2], kEps, NormGate::kSigmoid,
+                             NormWeight::kPlusOne);
+       }},
+  };
+  return *forms;
+}
+
+std::vector<Shape> InputsOf(const Form& form, const Shape& x) {
+  if (form.gated) return {x, {x[-1]}, x};
+  return {x, {x[-1]}};
 }
 
 class RmsNormTest : public test::OpTest {};
@@ -16,32 +47,74 @@ INSTANTIATE_TEST_SUITE_P(Targets, RmsNormTest,
                          ::testing::PrintToStringParamName());
 
 TEST_P(RmsNormTest, MatchesF64Reference) {
-  for (const Shape& x : {Shape{0, 8}, Shape{1, 1}, Shape{3, 7}, Shape{5, 64},
-                         Shape{2, 3, 33}, Shape{130, 24}}) {
-    EXPECT_TRUE(test::MatchesReference(Norm, GetParam(), {x, {x[-1]}}))
-        << ToString(x);
+  for (const Form& form : Forms()) {
+    for (const Shape& x :
+         {Shape{0, 8}, Shape{3, 0}, Shape{1, 1}, Shape{3, 7}, Shape{5, 64},
+          Shape{2, 3, 33}, Shape{130, 24}, Shape{2, 300}}) {
+      EXPECT_TRUE(
+          test::MatchesReference(form.fn, GetParam(), InputsOf(form, x)))
+          << form.name << " " << ToString(x);
+    }
+  }
+}
+
+TEST_P(RmsNormTest, MatchesWithFrozenInputs) {
+  for (const Form& form : Forms()) {
+    const std::vector<Shape> shapes = InputsOf(form, {70, 19});
+    for (size_t frozen = 0; frozen < shapes.size(); ++frozen) {
+      std::vector<Variable> in;
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        in.push_back(test::Normal(shapes[i], i + 1));
+      }
+      in[frozen] = test::Frozen(in[frozen]);
+      EXPECT_TRUE(test::MatchesReference(form.fn, GetParam(), in))
+          << form.name << " " << frozen;
+    }
   }
 }
 
 TEST_P(RmsNormTest, SameBitsForAllThreads) {
-  EXPECT_TRUE(test::SameBitsForAllThreads(Norm, GetParam(), {{201, 37}, {37}}));
+  for (const Form& form : Forms()) {
+    EXPECT_TRUE(test::SameBitsForAllThreads(form.fn, GetParam(),
+                                            InputsOf(form, {1201, 137})))
+        << form.name;
+  }
 }
 
 TEST(RmsNormGradTest, MatchesCentralDifferenceInF64) {
-  EXPECT_TRUE(
-      test::GradCheck(Norm, {test::Normal({3, 7}, 1), test::Normal({7}, 2)}));
+  for (const Form& form : Forms()) {
+    std::vector<Variable> in = {test::Normal({3, 7}, 1), test::Normal({7}, 2)};
+    if (form.gated) in.push_back(test::Normal({3, 7}, 3));
+    EXPECT_TRUE(test::GradCheck(form.fn, in)) << form.name;
+  }
 }
 
-TEST(RmsNormGradTest, FrozenWeightGetsNoGradient) {
-  EXPECT_TRUE(test::GradCheck(
-      Norm, {test::Normal({3, 7}, 1), test::Frozen(test::Normal({7}, 2))}));
+TEST(RmsNormGradTest, FrozenInputsGetNoGradient) {
+  for (const Form& form : Forms()) {
+    const std::vector<Variable> all = {
+        test::Normal({3, 7}, 1), test::Normal({7}, 2), test::Normal({3, 7}, 3)};
+    const size_t num_inputs = form.gated ? 3 : 2;
+    for (size_t frozen = 0; frozen < num_inputs; ++frozen) {
+      std::vector<Variable> in(all.begin(),
+                               all.begin() + static_cast<int>(num_inputs));
+      in[frozen] = test::Frozen(in[frozen]);
+      EXPECT_TRUE(test::GradCheck(form.fn, in)) << form.name << " " << frozen;
+    }
+  }
 }
 
 TEST(RmsNormCheckTest, NamesBothShapes) {
-  const absl::Status s = internal::Guard([] {
-    Norm({test::Normal({2, 8}, 1), test::Normal({4}, 2)});
+  const absl::Status weight = internal::Guard([] {
+    RmsNorm(test::Normal({2, 8}, 1), test::Normal({4}, 2), kEps);
   });
-  EXPECT_THAT(s.message(), ::testing::HasSubstr("weight is [4] for x [2, 8]"));
+  EXPECT_THAT(weight.message(),
+              ::testing::HasSubstr("weight is [4] for x [2, 8]"));
+  const absl::Status gate = internal::Guard([] {
+    GatedRmsNorm(test::Normal({2, 8}, 1), test::Normal({8}, 2),
+                 test::Normal({2, 4}, 3), kEps, NormGate::kSilu);
+  });
+  EXPECT_THAT(gate.message(), ::testing::HasSubstr("gate is f64 [2, 4]"));
+  EXPECT_THAT(gate.message(), ::testing::HasSubstr("for x f64 [2, 8]"));
 }
 
 }  // namespace
