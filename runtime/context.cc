@@ -9,6 +9,7 @@
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/runtime/internal/devices.h"
+#include "espalier/runtime/mutex.h"
 
 namespace espalier {
 
@@ -64,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Context>> Context::Create(
 Context::Context(const ContextOptions& options)
     : options_(options),
       isa_(std::min(DetectIsa(), options.max_isa.value_or(DetectIsa()))),
+      log_mutex_(std::make_unique<Mutex>()),
       pool_(
           std::make_unique<ThreadPool>(NumThreads(options), options.executor)),
       cpu_(internal::MakeCpuDevice(*this, options.memory_budget_bytes,
@@ -71,6 +73,12 @@ Context::Context(const ContextOptions& options)
       meta_(internal::MakeMetaDevice(*this)) {}
 
 Context::~Context() = default;
+
+void Context::Log(Severity severity, absl::string_view message) {
+  if (!logs(severity)) return;
+  MutexLock lock(*log_mutex_);
+  options_.log_sink->Write(severity, message);
+}
 
 Device& Context::sim() {
   if (sim_ == nullptr) {
