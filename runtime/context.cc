@@ -1,12 +1,11 @@
 #include "espalier/runtime/context.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
 #include "espalier/runtime/check.h"
+#include "espalier/runtime/cpu_count.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/runtime/internal/devices.h"
 #include "espalier/runtime/mutex.h"
@@ -15,17 +14,10 @@ namespace espalier {
 
 namespace {
 
-int UsableThreads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 int NumThreads(const ContextOptions& options) {
   if (options.num_threads > 0) return options.num_threads;
   if (options.executor != nullptr) return options.executor->num_threads();
-  return std::min(UsableThreads(), ThreadPool::kMaxThreads);
+  return std::min(UsableCpus(), ThreadPool::kMaxThreads);
 }
 
 }  // namespace

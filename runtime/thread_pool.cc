@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "espalier/runtime/check.h"
+#include "espalier/runtime/cpu_count.h"
 #include "espalier/runtime/mutex.h"
 
 namespace espalier {
@@ -32,13 +33,6 @@ constexpr std::chrono::microseconds kCrowdedSpinBudget(20);
 constexpr std::chrono::microseconds kYieldAfter(100);
 constexpr int kPausesPerClock = 128;
 constexpr int kMaxThreads = ThreadPool::kMaxThreads;
-
-int UsableCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return kMaxThreads;
-  return CPU_COUNT(&set);
-}
 
 void Pause() {
 #if defined(__x86_64__)

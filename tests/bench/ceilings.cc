@@ -1,6 +1,5 @@
 #include "espalier/tests/bench/ceilings.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "espalier/runtime/cpu_count.h"
 #include "espalier/runtime/cpu_features.h"
 #include "espalier/runtime/thread_pool.h"
 #include "espalier/tests/bench/internal/loops.h"
@@ -266,12 +266,7 @@ std::vector<std::pair<std::string, std::string>> DescribeMachine(int rounds) {
   return lines;
 }
 
-int MaxThreads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
+int MaxThreads() { return UsableCpus(); }
 
 std::unique_ptr<Context> MakeContext(int num_threads,
                                      std::optional<Isa> max_isa) {
