@@ -142,8 +142,8 @@ void AddFinetune(CLI::App& app, int& exit_code) {
   cmd->add_option("--grad-accum-steps", c.grad_accum_steps,
                   "Micro-batches per step")
       ->capture_default_str();
-  cmd->add_option("--max-document-tokens", c.max_document_tokens,
-                  "Longer documents are cut")
+  cmd->add_option("--max-sample-tokens", c.max_sample_tokens,
+                  "Longer documents are cut into several samples")
       ->capture_default_str();
   cmd->add_option("--held-out-fraction", c.held_out_fraction,
                   "Share of the documents kept for evaluation")

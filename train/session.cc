@@ -86,10 +86,10 @@ absl::Status Validate(const SessionConfig& config) {
       return OutOfRange(field, static_cast<double>(value), "1 or more");
     }
   }
-  if (config.max_document_tokens < 2 ||
-      config.max_document_tokens > config.micro_batch_tokens) {
-    return OutOfRange("max_document_tokens",
-                      static_cast<double>(config.max_document_tokens),
+  if (config.max_sample_tokens < 2 ||
+      config.max_sample_tokens > config.micro_batch_tokens) {
+    return OutOfRange("max_sample_tokens",
+                      static_cast<double>(config.max_sample_tokens),
                       absl::StrCat("from 2 to micro_batch_tokens = ",
                                    config.micro_batch_tokens));
   }
@@ -168,7 +168,7 @@ absl::Status Session::Impl::OpenModel() {
 
 absl::Status Session::Impl::OpenData() {
   CorpusOptions options;
-  options.max_document_tokens = config_.max_document_tokens;
+  options.max_sample_tokens = config_.max_sample_tokens;
   options.micro_batch_tokens = config_.micro_batch_tokens;
   options.held_out_fraction = config_.held_out_fraction;
   options.seed = config_.seed;

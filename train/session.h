@@ -32,8 +32,8 @@ struct SessionConfig {
   int64_t max_steps = 100;
   int64_t micro_batch_tokens = 512;
   int64_t grad_accum_steps = 1;
-  int64_t max_document_tokens = 256;  // longer ones are cut
-  double held_out_fraction = 0.1;     // of the documents
+  int64_t max_sample_tokens = 256;  // longer documents are cut into several
+  double held_out_fraction = 0.1;   // of the documents
   uint64_t seed = 0;
   int num_threads = 0;  // 0: as many as the process may use
 };

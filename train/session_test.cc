@@ -46,7 +46,7 @@ class SessionTest : public ::testing::Test {
     config.lora_rank = 4;
     config.learning_rate = 5e-3;
     config.max_steps = 6;
-    config.max_document_tokens = 128;
+    config.max_sample_tokens = 128;
     config.micro_batch_tokens = 256;
     config.grad_accum_steps = 2;
     return config;
@@ -132,8 +132,8 @@ TEST_F(SessionTest, RefusalsNameTheField) {
       {[](SessionConfig& c) { c.lora_rank = 0; }, "lora_rank is 0"},
       {[](SessionConfig& c) { c.dtype = "fp8"; }, "dtype is \"fp8\""},
       {[](SessionConfig& c) { c.learning_rate = -1; }, "learning_rate is -1"},
-      {[](SessionConfig& c) { c.max_document_tokens = 9999; },
-       "max_document_tokens is 9999"},
+      {[](SessionConfig& c) { c.max_sample_tokens = 9999; },
+       "max_sample_tokens is 9999"},
       {[](SessionConfig& c) { c.model_dir += "-none"; }, "config.json"},
       {[](SessionConfig& c) { c.data_path += "-none"; }, "finetune.txt-none"},
       {[](SessionConfig& c) { c.target_modules = {"w9"}; }, "\"w9\""}};

@@ -13,7 +13,7 @@
 namespace espalier {
 
 struct CorpusOptions {
-  int64_t max_document_tokens = 256;
+  int64_t max_sample_tokens = 256;
   int64_t micro_batch_tokens = 512;
   double held_out_fraction = 0.1;
   uint64_t seed = 0;
