@@ -109,6 +109,12 @@ function(espalier_test source)
     ESPALIER_SHARED_DIR="${ESPALIER_SHARED_DIR}")
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  # tests_<room> builds the tests of one room.
+  string(REGEX REPLACE "\\..*" "" room "${name}")
+  if(NOT TARGET tests_${room})
+    add_custom_target(tests_${room})
+  endif()
+  add_dependencies(tests_${room} ${target})
   add_test(NAME ${name} COMMAND ${target})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
