@@ -1,6 +1,6 @@
 #include "espalier/ops/attention/attention.h"
 
-#include <limits>
+#include <cmath>
 #include <string>
 
 #include "espalier/autograd/backward.h"
@@ -74,6 +74,9 @@ const Case kSmall[] = {
 
 // Several tiles and ragged edges.
 const Case kLarge[] = {
+    {"blocks", {420}, 2, 1, 16, 20, true, 0, true, 0},
+    {"blocks, window", {500}, 2, 2, 16, 16, true, 230, false, 0},
+    {"blocks, both ways", {400}, 1, 1, 8, 8, false, 0, false, 0},
     {"tiles", {70, 1, 200, 64, 3}, 4, 2, 24, 40, true, 0, false, 0},
     {"tiles, all", {33, 150}, 3, 1, 33, 17, true, 50, true, 2.0},
     {"tiles, both ways", {131, 2}, 2, 2, 16, 16, false, 0, true, 0},
@@ -100,17 +103,6 @@ TEST_P(AttentionTest, MatchesF64Reference) {
   }
 }
 
-TEST_P(AttentionTest, LargeScoresStayFinite) {
-  const Case c = {"large", {40}, 1, 1, 8, 8, true, 0, false, 0};
-  AttentionOptions options = OptionsOf(c);
-  options.scale = 200;
-  const Variable o =
-      Bind(options)(InputsOf({"", {40}, 1, 1, 8, 8, true, 0, false, 0}));
-  for (const double value : ToDoubles(o.value())) {
-    EXPECT_TRUE(std::isfinite(value));
-  }
-}
-
 TEST_P(AttentionTest, SameBitsForAllThreads) {
   for (const Case& c : kLarge) {
     EXPECT_TRUE(test::SameBitsForAllThreads(Bind(OptionsOf(c)), GetParam(),
@@ -133,32 +125,134 @@ TEST(AttentionGradTest, FrozenInputsGetNoGradient) {
   }
 }
 
-// Output, dq, dk and dv.
-std::vector<Tensor> RunOn(const test::Target& target, const Case& c,
+// Output, then the gradients.
+std::vector<Tensor> RunOn(Device& device, DType dtype, const Case& c,
+                          const AttentionOptions& options,
                           const std::vector<std::vector<double>>& values) {
-  Device& device = test::ContextFor(target.isa, 2).cpu();
   std::vector<Variable> leaves;
   const std::vector<Shape> shapes = ShapesOf(c);
   for (size_t i = 0; i < shapes.size(); ++i) {
-    leaves.emplace_back(
-        test::FromDoubles(device, shapes[i], target.dtype, values[i]), true);
+    leaves.emplace_back(test::FromDoubles(device, shapes[i], dtype, values[i]),
+                        true);
+  }
+  const Variable o = Bind(options)(leaves);
+  std::vector<double> ones(static_cast<size_t>(o.value().num_elements()), 0.5);
+  autograd::Backward(o, test::FromDoubles(device, o.shape(), dtype, ones));
+  std::vector<Tensor> results = {o.value()};
+  for (const Variable& leaf : leaves) results.push_back(leaf.grad());
+  return results;
+}
+
+std::vector<Tensor> RunOn(const test::Target& target, const Case& c,
+                          const std::vector<std::vector<double>>& values) {
+  return RunOn(test::ContextFor(target.isa, 2).cpu(), target.dtype, c,
+               OptionsOf(c), values);
+}
+
+std::vector<std::vector<double>> ValuesOf(const Case& c) {
+  std::vector<std::vector<double>> values;
+  for (const Variable& input : InputsOf(c)) {
+    values.push_back(ToDoubles(input.value()));
+  }
+  return values;
+}
+
+TEST_P(AttentionTest, LargeScoresStayFinite) {
+  const Case c = {"", {40}, 1, 1, 8, 8, true, 0, false, 0};
+  AttentionOptions options = OptionsOf(c);
+  options.scale = 200;
+  for (const Tensor& result :
+       RunOn(test::ContextFor(GetParam().isa, 2).cpu(), GetParam().dtype, c,
+             options, ValuesOf(c))) {
+    for (const double value : ToDoubles(result)) {
+      EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+// Case N8: no result depends on what memory held before.
+TEST_P(AttentionTest, PoisonedMemoryChangesNothing) {
+  ContextOptions options;
+  options.max_isa = GetParam().isa;
+  options.num_threads = 2;
+  options.poison_memory = true;
+  const auto poisoned = std::move(Context::Create(options)).value();
+  for (const Case& c : kLarge) {
+    const std::vector<Tensor> clean = RunOn(GetParam(), c, ValuesOf(c));
+    const std::vector<Tensor> got =
+        RunOn(poisoned->cpu(), GetParam().dtype, c, OptionsOf(c), ValuesOf(c));
+    for (size_t i = 0; i < clean.size(); ++i) {
+      EXPECT_EQ(ToDoubles(got[i]), ToDoubles(clean[i])) << c.name << " " << i;
+    }
+  }
+}
+
+// Twice the tokens, twice the memory.
+TEST_P(AttentionTest, MemoryGrowsAsTheTokens) {
+  const auto peak = [](int32_t num_tokens) {
+    ContextOptions options;
+    options.max_isa = GetParam().isa;
+    options.num_threads = 2;
+    const auto context = std::move(Context::Create(options)).value();
+    const Case c = {"", {num_tokens}, 2, 1, 32, 32, true, 0, false, 0};
+    RunOn(context->cpu(), GetParam().dtype, c, OptionsOf(c), ValuesOf(c));
+    return context->cpu().allocator().stats().peak_allocated;
+  };
+  const int64_t base = peak(1);  // scratch
+  EXPECT_LT(peak(2048) - base, 2.1 * static_cast<double>(peak(1024) - base));
+}
+
+TEST(AttentionSinkTest, SinksOfABf16ModelMayBeF32) {
+  const Case c = {"", {9}, 2, 1, 8, 8, true, 0, true, 0};
+  const std::vector<std::vector<double>> values = ValuesOf(c);
+  Device& device = test::Cpu();
+  std::vector<Variable> leaves;
+  for (size_t i = 0; i < 4; ++i) {
+    leaves.emplace_back(test::FromDoubles(device, ShapesOf(c)[i],
+                                          i == 3 ? kF32 : kBF16, values[i]),
+                        true);
   }
   const Variable o = Bind(OptionsOf(c))(leaves);
-  std::vector<double> ones(static_cast<size_t>(o.value().num_elements()), 0.5);
-  autograd::Backward(o,
-                     test::FromDoubles(device, o.shape(), target.dtype, ones));
-  std::vector<Tensor> results = {o.value()};
-  for (size_t i = 0; i < 3; ++i) results.push_back(leaves[i].grad());
-  return results;
+  const std::vector<double> ones(static_cast<size_t>(9 * 2 * 8), 1.0);
+  autograd::Backward(o, test::FromDoubles(device, o.shape(), kBF16, ones));
+  EXPECT_EQ(leaves[3].grad().dtype(), kF32);
+  const std::vector<Tensor> want = RunOn(device, kF64, c, OptionsOf(c), values);
+  EXPECT_NE(ToDoubles(leaves[3].grad())[0], 0);
+  for (size_t h = 0; h < 2; ++h) {
+    EXPECT_NEAR(ToDoubles(leaves[3].grad())[h], 2 * ToDoubles(want[4])[h],
+                0.05);
+  }
+}
+
+// The emulated accelerator gives the bits of the cpu.
+TEST(AttentionSimTest, SameBits) {
+  const Case c = {"", {70, 5}, 4, 2, 24, 16, true, 0, true, 0};
+  Context& context = test::ContextFor(DetectIsa(), 2);
+  const std::vector<std::vector<double>> values = ValuesOf(c);
+  const absl::Status status = internal::Guard([&] {
+    std::vector<Variable> cpu, sim;
+    for (size_t i = 0; i < 4; ++i) {
+      const Tensor value =
+          test::FromDoubles(context.cpu(), ShapesOf(c)[i], kBF16, values[i]);
+      cpu.emplace_back(value, true);
+      sim.emplace_back(value.CopyTo(context.sim()), true);
+    }
+    const Variable want = Bind(OptionsOf(c))(cpu);
+    const Variable got = Bind(OptionsOf(c))(sim);
+    autograd::Backward(want, want.value());
+    autograd::Backward(got, got.value());
+    EXPECT_EQ(ToDoubles(got.value()), ToDoubles(want.value()));
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(ToDoubles(sim[i].grad()), ToDoubles(cpu[i].grad())) << i;
+    }
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 // Case D6: documents do not see one another, bit for bit.
 TEST_P(AttentionTest, DocumentsDoNotLeak) {
   const Case packed = {"", {37, 51, 40}, 4, 2, 16, 8, true, 0, false, 0};
-  std::vector<std::vector<double>> values;
-  for (const Variable& input : InputsOf(packed)) {
-    values.push_back(ToDoubles(input.value()));
-  }
+  const std::vector<std::vector<double>> values = ValuesOf(packed);
   const std::vector<Tensor> before = RunOn(GetParam(), packed, values);
   std::vector<std::vector<double>> moved = values;
   for (size_t i = 0; i < 3; ++i) moved[i][5] += 1;  // token 0
