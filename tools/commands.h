@@ -22,6 +22,7 @@ int ExitCode(const absl::Status& status);
 // Each adds a subcommand that leaves its exit code in `exit_code`.
 void AddFinetune(CLI::App& app, int& exit_code);
 void AddDemo(CLI::App& app, int& exit_code);
+void AddConvertLlama2c(CLI::App& app, int& exit_code);
 
 }  // namespace espalier::tools
 

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   espalier::tools::AddFinetune(app, exit_code);
   espalier::tools::AddDemo(app, exit_code);
+  espalier::tools::AddConvertLlama2c(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
