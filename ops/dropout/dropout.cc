@@ -1,0 +1,59 @@
+#include "espalier/ops/dropout/dropout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "espalier/autograd/node.h"
+#include "espalier/ops/dropout/internal/kernels.h"
+#include "espalier/runtime/kernel.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr Kernel<dropout::Args> kDrop[] = {
+    {kCpu, kF64, dropout::Ref},
+    {kCpu, kF32, dropout::Cpu<float>},
+    {kCpu, kBF16, dropout::Cpu<BFloat16>},
+};
+
+Tensor Drop(absl::string_view op, const Tensor& x,
+            const autograd::RandomRun& run, double rate) {
+  Tensor y = EmptyLike(x);
+  const double threshold = std::min(std::round(rate * 0x1p32), 0x1p32 - 1);
+  Launch(op, kDrop, x,
+         dropout::Args{x.view(), y.view(), run,
+                       static_cast<uint32_t>(threshold), 1 / (1 - rate)},
+         {&x}, {&y});
+  return y;
+}
+
+struct DropoutNode final : autograd::Node {
+  DropoutNode(const autograd::RandomRun& run, double rate)
+      : run(run), rate(rate) {}
+  absl::string_view name() const override { return "dropout"; }
+  void ForEachSaved(SavedVisitor) override {}
+  std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
+    return {Drop("dropout.backward", dys[0], run, rate)};
+  }
+  const autograd::RandomRun run;
+  const double rate;
+};
+
+}  // namespace
+
+Variable Dropout(const Variable& x, double rate, autograd::RngStream& stream) {
+  const Tensor& xv = x.value();
+  ESPALIER_CHECK(rate >= 0 && rate < 1, "dropout rate is ", rate);
+  ESPALIER_CHECK(xv.is_contiguous(), "x is strided ", ToString(xv));
+  if (rate == 0) return x;
+  const autograd::RandomRun run =
+      stream.Take(static_cast<uint64_t>(xv.num_elements()));
+  return autograd::Record(Drop("dropout", xv, run, rate),
+                          std::make_unique<DropoutNode>(run, rate), {&x});
+}
+
+}  // namespace espalier
