@@ -40,13 +40,29 @@ std::vector<double> RopeFrequencies(const RopeOptions& options);
 // The factor on sin and cos: 1 but for yarn.
 double RopeAttentionFactor(const RopeOptions& options);
 
+// The turns of the tokens of one batch, made once and shared by all layers.
+struct RopeTable {
+  Tensor turns;  // [T, 2, rotary_dim / 2]: cosines, then sines, each times the
+                 // attention factor; f32, f64 for f64 activations
+  RopeLayout layout = RopeLayout::kHalfSplit;
+};
+
+// positions [T] i32 | i64, counted within each document. The angle, position
+// times frequency, and its cosine and sine are taken in f64.
+// dtype: f64 or f32. Fails: INTERNAL on a bad rotary_dim, shape or dtype.
+RopeTable MakeRopeTable(const Tensor& positions, const RopeOptions& options,
+                        DType dtype);
+
 // Rotary position embedding (arXiv:2104.09864).
-//   x [T, N, D] f64 | f32 | bf16   positions [T] i32   returns x's shape
+//   x [T, N, D] f64 | f32 | bf16, contiguous   returns x's shape
 // A pair (a, b) of head n at token t becomes
-//   (a cos - b sin, b cos + a sin), the angle being positions[t] * frequency.
-// Channels from rotary_dim on are copied. The angle is reduced in f64; sin and
-// cos are f32 (f64 for f64), as are the products. Saves the positions.
-// Differentiable in x. Fails: INTERNAL on shape or dtype mismatch.
+//   (a cos - b sin, b cos + a sin), the angle being that of t and the pair.
+// Channels from rotary_dim on are copied. Products are f32 (f64 for f64),
+// rounded once. Saves the table. Differentiable in x.
+// Fails: INTERNAL on shape or dtype mismatch.
+Variable Rope(const Variable& x, const RopeTable& table);
+
+// The same with a table of its own: positions [T].
 Variable Rope(const Variable& x, const Tensor& positions,
               const RopeOptions& options);
 

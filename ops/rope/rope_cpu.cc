@@ -1,90 +1,119 @@
 #include <algorithm>
-#include <cmath>
 
 #include "espalier/ops/rope/internal/kernels.h"
-#include "espalier/runtime/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "espalier/ops/rope/rope_cpu.cc"
+// The first include sets up the others.
+// clang-format off
 #include "espalier/ops/highway.h"
+#include "espalier/ops/pointwise-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace espalier::rope {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using espalier::HWY_NAMESPACE::LoadF32N;
-using espalier::HWY_NAMESPACE::StoreF32N;
-using F = hn::ScalableTag<float>;
+// NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
+using namespace espalier::HWY_NAMESPACE;
 
-// Cosines and sines of one token, signed for the direction.
-void FillTable(const Args& args, int64_t t, float* cosine, float* sine) {
-  const int64_t pairs = args.frequencies.dim(0);
-  const double position = args.positions.data<const int32_t>()[t];
-  const double* frequencies = args.frequencies.data<const double>();
-  const double sign =
-      args.backward ? -args.attention_factor : args.attention_factor;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const double angle = position * frequencies[i];
-    cosine[i] = static_cast<float>(std::cos(angle) * args.attention_factor);
-    sine[i] = static_cast<float>(std::sin(angle) * sign);
-  }
+using Vector = hn::Vec<F32Tag>;
+
+// What the pair (a, b) becomes.
+HWY_INLINE Vector TurnedA(Vector a, Vector b, Vector c, Vector s) {
+  return hn::MulSub(a, c, hn::Mul(b, s));
+}
+HWY_INLINE Vector TurnedB(Vector a, Vector b, Vector c, Vector s) {
+  return hn::MulAdd(b, c, hn::Mul(a, s));
 }
 
+// `sign` is 1, or -1 to turn the other way.
 template <typename T>
-void TurnHalves(const T* x, const float* cosine, const float* sine,
+void TurnHalves(const T* x, const float* cosine, const float* sine, float sign,
                 int64_t pairs, T* y) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < pairs; i += lanes) {
-    const int64_t n = pairs - i;
-    const auto a = LoadF32N(d, x + i, n);
-    const auto b = LoadF32N(d, x + pairs + i, n);
-    const auto c = LoadF32N(d, cosine + i, n);
-    const auto s = LoadF32N(d, sine + i, n);
-    StoreF32N(d, hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), y + i, n);
-    StoreF32N(d, hn::Add(hn::Mul(b, c), hn::Mul(a, s)), y + pairs + i, n);
-  }
+  const F32Tag d;
+  ForEachVector(pairs, [&](int64_t i, auto io) {
+    const auto a = io.Load(d, x + i);
+    const auto b = io.Load(d, x + pairs + i);
+    const auto c = io.Load(d, cosine + i);
+    const auto s = hn::Mul(io.Load(d, sine + i), hn::Set(d, sign));
+    io.Store(d, TurnedA(a, b, c, s), y + i);
+    io.Store(d, TurnedB(a, b, c, s), y + pairs + i);
+  });
+}
+
+HWY_INLINE void LoadPairs(const float* x, Vector& a, Vector& b) {
+  hn::LoadInterleaved2(F32Tag(), x, a, b);
+}
+HWY_INLINE void StorePairs(Vector a, Vector b, float* y) {
+  hn::StoreInterleaved2(a, b, F32Tag(), y);
+}
+
+// A pair of bf16 is one 32-bit word.
+HWY_INLINE void LoadPairs(const BFloat16* x, Vector& a, Vector& b) {
+  const F32Tag d;
+  const hn::RebindToUnsigned<F32Tag> du;
+  const auto word = hn::LoadU(du, reinterpret_cast<const uint32_t*>(x));
+  a = hn::BitCast(d, hn::ShiftLeft<16>(word));
+  b = hn::BitCast(d, hn::And(word, hn::Set(du, 0xffff0000u)));
+}
+HWY_INLINE void StorePairs(Vector a, Vector b, BFloat16* y) {
+  const F32Tag d;
+  const hn::RebindToUnsigned<F32Tag> du;
+  const auto low = hn::PromoteTo(du, RoundToBF16(d, a));
+  const auto high = hn::PromoteTo(du, RoundToBF16(d, b));
+  hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), du,
+             reinterpret_cast<uint32_t*>(y));
 }
 
 template <typename T>
 void TurnNeighbours(const T* x, const float* cosine, const float* sine,
-                    int64_t pairs, T* y) {
-  for (int64_t i = 0; i < pairs; ++i) {
-    const float a = static_cast<float>(x[2 * i]);
-    const float b = static_cast<float>(x[2 * i + 1]);
-    y[2 * i] = static_cast<T>(a * cosine[i] - b * sine[i]);
-    y[2 * i + 1] = static_cast<T>(b * cosine[i] + a * sine[i]);
+                    float sign, int64_t pairs, T* y) {
+  const F32Tag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto turn = [&](const T* from, int64_t i, int64_t count, T* to) {
+    auto a = hn::Zero(d);
+    auto b = a;
+    LoadPairs(from, a, b);
+    const auto c = LoadF32N(d, cosine + i, count);
+    const auto s = hn::Mul(LoadF32N(d, sine + i, count), hn::Set(d, sign));
+    StorePairs(TurnedA(a, b, c, s), TurnedB(a, b, c, s), to);
+  };
+  int64_t i = 0;
+  for (; i + lanes <= pairs; i += lanes) {
+    turn(x + 2 * i, i, lanes, y + 2 * i);
   }
+  if (i == pairs) return;
+  HWY_ALIGN T buffer[2 * hn::MaxLanes(d)] = {};
+  std::copy(x + 2 * i, x + 2 * pairs, buffer);
+  turn(buffer, i, pairs - i, buffer);
+  std::copy(buffer, buffer + 2 * (pairs - i), y + 2 * i);
 }
 
 template <typename T>
-void Turn(const Args& args, const Exec& exec) {
+void Turn(const TurnArgs& args, const Exec& exec) {
   const int64_t heads = args.x.dim(1);
   const int64_t width = args.x.dim(2);
-  const int64_t pairs = args.frequencies.dim(0);
-  exec.pool.ParallelFor(args.x.dim(0), 16, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      float* cosine = args.tables.data<float>() + t * 2 * pairs;
-      float* sine = cosine + pairs;
-      FillTable(args, t, cosine, sine);
-      for (int64_t n = 0; n < heads; ++n) {
-        const T* x = args.x.data<const T>() + (t * heads + n) * width;
-        T* y = args.y.data<T>() + (t * heads + n) * width;
-        if (args.interleaved) {
-          TurnNeighbours(x, cosine, sine, pairs, y);
-        } else {
-          TurnHalves(x, cosine, sine, pairs, y);
+  const int64_t pairs = args.turns.dim(2);
+  const float sign = args.backward ? -1.0f : 1.0f;
+  exec.pool.ParallelFor(
+      args.x.dim(0), RowGrain(heads * width), [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          const float* cosine = args.turns.data<const float>() + t * 2 * pairs;
+          const float* sine = cosine + pairs;
+          for (int64_t n = 0; n < heads; ++n) {
+            const T* x = args.x.data<const T>() + (t * heads + n) * width;
+            T* y = args.y.data<T>() + (t * heads + n) * width;
+            if (args.interleaved) {
+              TurnNeighbours(x, cosine, sine, sign, pairs, y);
+            } else {
+              TurnHalves(x, cosine, sine, sign, pairs, y);
+            }
+            std::copy(x + 2 * pairs, x + width, y + 2 * pairs);
+          }
         }
-        std::copy(x + 2 * pairs, x + width, y + 2 * pairs);
-      }
-    }
-  });
-}
-
-void TurnF32(const Args& args, const Exec& exec) { Turn<float>(args, exec); }
-void TurnBF16(const Args& args, const Exec& exec) {
-  Turn<BFloat16>(args, exec);
+      });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -94,12 +123,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier::rope {
 
-void CpuF32(const Args& args, const Exec& exec) {
-  ESPALIER_HWY_CALL(exec.isa, TurnF32)(args, exec);
-}
-void CpuBF16(const Args& args, const Exec& exec) {
-  ESPALIER_HWY_CALL(exec.isa, TurnBF16)(args, exec);
-}
+ESPALIER_HWY_ROWS(TurnCpu, TurnArgs, Turn);
 
 }  // namespace espalier::rope
 #endif

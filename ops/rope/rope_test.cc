@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "espalier/runtime/guard.h"
+#include "espalier/tests/support/compare.h"
 #include "espalier/tests/support/op_check.h"
 
 namespace espalier {
@@ -109,6 +110,63 @@ TEST(RopeFrequencyTest, YarnFactorFollowsTheThreeRules) {
   EXPECT_DOUBLE_EQ(RopeAttentionFactor(options), 1);
   options.attention_factor = 1.5;
   EXPECT_DOUBLE_EQ(RopeAttentionFactor(options), 1.5);
+}
+
+// Values of the formula as transformers has it, evaluated outside: gpt_oss
+// (fractional bounds) and deepseek_v3 (bounds rounded outwards).
+TEST(RopeFrequencyTest, YarnValues) {
+  RopeOptions options;
+  options.rotary_dim = 64;
+  options.scaling = RopeScaling::kYarn;
+  options.original_max_position_embeddings = 4096;
+  options.theta = 150000;
+  options.factor = 32;
+  options.truncate = false;
+  const std::vector<double> open = RopeFrequencies(options);
+  EXPECT_NEAR(open[0], 1.0, 1e-12);
+  EXPECT_NEAR(open[8], 0.050813274815461475, 5.08e-14);
+  EXPECT_NEAR(open[12], 0.006794959489732219, 6.79e-15);
+  EXPECT_NEAR(open[20], 1.818833668168956e-05, 1.82e-17);
+  EXPECT_NEAR(open[31], 3.0235114281192144e-07, 3.02e-19);
+  EXPECT_NEAR(RopeAttentionFactor(options), 1.34657, 1e-5);
+  options.theta = 10000;
+  options.factor = 40;
+  options.truncate = true;
+  const std::vector<double> rounded = RopeFrequencies(options);
+  EXPECT_NEAR(rounded[0], 1.0, 1e-12);
+  EXPECT_NEAR(rounded[8], 0.1, 1e-13);
+  EXPECT_NEAR(rounded[12], 0.026879360111431223, 2.69e-14);
+  EXPECT_NEAR(rounded[20], 0.0007905694150420946, 7.91e-16);
+  EXPECT_NEAR(rounded[31], 3.3338035804083097e-06, 3.33e-18);
+}
+
+// One table for all layers, from positions of either width.
+TEST_P(RopeTest, TableIsSharedAndTakesI64) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  const Variable x(
+      test::FromDoubles(device, {3, 2, 8}, GetParam().dtype,
+                        ToDoubles(test::Normal({3, 2, 8}, 1).value())));
+  const RopeOptions options = Options(RopeLayout::kInterleaved, 6);
+  const Tensor narrow =
+      Tensor::FromHost<int32_t>(device, {3}, std::vector<int32_t>{4, 0, 70000});
+  const Tensor wide =
+      Tensor::FromHost<int64_t>(device, {3}, std::vector<int64_t>{4, 0, 70000});
+  const RopeTable table = MakeRopeTable(wide, options, kF32);
+  for (int layer = 0; layer < 2; ++layer) {
+    EXPECT_TRUE(test::SameBits(Rope(x, table).value(),
+                               Rope(x, narrow, options).value()));
+  }
+}
+
+TEST(RopeCheckTest, NamesTableAndShape) {
+  const RopeTable table =
+      MakeRopeTable(Tensor::Zeros(test::Cpu(), {3}, kI32),
+                    Options(RopeLayout::kHalfSplit, 4), kF64);
+  const absl::Status s = internal::Guard([&] {
+    Rope(test::Normal({2, 1, 4}, 1), table);
+  });
+  EXPECT_THAT(s.message(), ::testing::HasSubstr("table is f64 [3, 2, 2]"));
+  EXPECT_THAT(s.message(), ::testing::HasSubstr("for x f64 [2, 1, 4]"));
 }
 
 TEST(RopeCheckTest, NamesBothShapes) {

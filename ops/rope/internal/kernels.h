@@ -6,20 +6,28 @@
 
 namespace espalier::rope {
 
-struct Args {
-  View x;            // [T, N, D]
-  View positions;    // [T] i32
+struct TableArgs {
+  View positions;    // [T] i32 or i64
   View frequencies;  // [pairs] f64
   double attention_factor;
+  View turns;  // [T, 2, pairs] f32 or f64
+};
+
+struct TurnArgs {
+  View x;      // [T, N, D]
+  View turns;  // [T, 2, pairs] f32, f64 for f64
   bool interleaved;
   bool backward;  // turns the other way
-  View tables;    // [T, 2, pairs] f32, f64 for f64: scratch for cos and sin
   View y;         // [T, N, D]
 };
 
-void Ref(const Args& args, const Exec& exec);
-void CpuF32(const Args& args, const Exec& exec);
-void CpuBF16(const Args& args, const Exec& exec);
+// T: float, double.
+template <typename T>
+void MakeTable(const TableArgs& args, const Exec& exec);
+void TurnRef(const TurnArgs& args, const Exec& exec);
+// T: float, BFloat16.
+template <typename T>
+void TurnCpu(const TurnArgs& args, const Exec& exec);
 
 }  // namespace espalier::rope
 
