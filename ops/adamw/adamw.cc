@@ -18,7 +18,7 @@ constexpr Kernel<adamw::Args> kUpdate[] = {
 
 void AdamW(const Tensor& parameter, const Tensor& gradient,
            const Tensor& first_moment, const Tensor& second_moment,
-           const AdamWUpdate& update) {
+           const AdamWUpdate& update, const Tensor& bf16_copy) {
   for (const Tensor* other : {&gradient, &first_moment, &second_moment}) {
     ESPALIER_CHECK(
         other->shape() == parameter.shape() &&
@@ -28,6 +28,12 @@ void AdamW(const Tensor& parameter, const Tensor& gradient,
   }
   ESPALIER_CHECK(parameter.is_contiguous() && !parameter.read_only(),
                  "parameter is strided or read-only");
+  ESPALIER_CHECK(
+      !bf16_copy || (bf16_copy.shape() == parameter.shape() &&
+                     bf16_copy.dtype() == kBF16 && bf16_copy.is_contiguous() &&
+                     !bf16_copy.read_only()),
+      "bf16 copy is ", ToString(bf16_copy), " for parameter ",
+      ToString(parameter));
   ESPALIER_CHECK(update.step >= 1, "step is ", update.step);
   const double step = static_cast<double>(update.step);
   adamw::Args args;
@@ -35,6 +41,7 @@ void AdamW(const Tensor& parameter, const Tensor& gradient,
   args.gradient = gradient.view();
   args.m = first_moment.view();
   args.v = second_moment.view();
+  args.bf16_copy = bf16_copy.view();
   args.beta1 = update.beta1;
   args.beta2 = update.beta2;
   args.eps = update.eps;
@@ -44,7 +51,7 @@ void AdamW(const Tensor& parameter, const Tensor& gradient,
   args.v_scale = 1 / std::sqrt(1 - std::pow(update.beta2, step));
   Launch("adamw", kUpdate, parameter, args,
          {&gradient, &parameter, &first_moment, &second_moment},
-         {&parameter, &first_moment, &second_moment});
+         {&parameter, &first_moment, &second_moment, &bf16_copy});
 }
 
 }  // namespace espalier

@@ -23,10 +23,12 @@ struct AdamWUpdate {
 //   p = (1 - lr * weight_decay) p
 //       - lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps)
 //   p, gradient, m, v: same shape, f32 (or all f64), contiguous
+// With `bf16_copy`, of the same shape, the new parameter is also written there,
+// rounded to bf16: the working copy of an f32 master.
 // Fails: INTERNAL on shape or dtype mismatch.
 void AdamW(const Tensor& parameter, const Tensor& gradient,
            const Tensor& first_moment, const Tensor& second_moment,
-           const AdamWUpdate& update);
+           const AdamWUpdate& update, const Tensor& bf16_copy = Tensor());
 
 }  // namespace espalier
 

@@ -1,30 +1,31 @@
 #include "espalier/ops/adamw/internal/kernels.h"
-#include "espalier/runtime/thread_pool.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "espalier/ops/adamw/adamw_cpu.cc"
+// The first include sets up the others.
+// clang-format off
 #include "espalier/ops/highway.h"
+#include "espalier/ops/pointwise-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace espalier::adamw {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using espalier::HWY_NAMESPACE::LoadF32N;
-using espalier::HWY_NAMESPACE::StoreF32N;
-using F = hn::ScalableTag<float>;
-
-constexpr int64_t kGrain = int64_t{1} << 14;
+// NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
+using namespace espalier::HWY_NAMESPACE;
 
 void UpdateF32(const Args& args, const Exec& exec) {
   float* p = args.parameter.data<float>();
   const float* gradient = args.gradient.data<const float>();
   float* m = args.m.data<float>();
   float* v = args.v.data<float>();
+  BFloat16* copy = args.bf16_copy.data<BFloat16>();
   exec.pool.ParallelFor(
-      args.parameter.num_elements(), kGrain, [&](int64_t begin, int64_t end) {
-        const F d;
-        const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+      args.parameter.num_elements(), kPointwiseGrain,
+      [&](int64_t begin, int64_t end) {
+        const F32Tag d;
         const auto set = [&](double x) {
           return hn::Set(d, static_cast<float>(x));
         };
@@ -37,21 +38,21 @@ void UpdateF32(const Args& args, const Exec& exec) {
         const auto eps = set(args.eps);
         const auto decay = set(args.decay);
         const auto step = set(args.step_size);
-        for (int64_t i = begin; i < end; i += lanes) {
-          const int64_t n = end - i;
-          const auto g = hn::Mul(LoadF32N(d, gradient + i, n), scale);
+        ForEachVector(end - begin, [&](int64_t i, auto io) {
+          const int64_t at = begin + i;
+          const auto g = hn::Mul(io.Load(d, gradient + at), scale);
           const auto mi =
-              hn::MulAdd(beta1, LoadF32N(d, m + i, n), hn::Mul(rest1, g));
-          const auto vi = hn::MulAdd(beta2, LoadF32N(d, v + i, n),
+              hn::MulAdd(beta1, io.Load(d, m + at), hn::Mul(rest1, g));
+          const auto vi = hn::MulAdd(beta2, io.Load(d, v + at),
                                      hn::Mul(rest2, hn::Mul(g, g)));
           const auto denominator = hn::MulAdd(hn::Sqrt(vi), v_scale, eps);
           const auto change = hn::Div(hn::Mul(step, mi), denominator);
-          const auto pi =
-              hn::Sub(hn::Mul(decay, LoadF32N(d, p + i, n)), change);
-          StoreF32N(d, mi, m + i, n);
-          StoreF32N(d, vi, v + i, n);
-          StoreF32N(d, pi, p + i, n);
-        }
+          const auto pi = hn::Sub(hn::Mul(decay, io.Load(d, p + at)), change);
+          io.Store(d, mi, m + at);
+          io.Store(d, vi, v + at);
+          io.Store(d, pi, p + at);
+          if (copy != nullptr) io.Store(d, pi, copy + at);
+        });
       });
 }
 

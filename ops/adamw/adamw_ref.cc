@@ -15,6 +15,7 @@ void Ref(const Args& args, const Exec&) {
     v[i] = args.beta2 * v[i] + (1 - args.beta2) * g * g;
     const double denominator = std::sqrt(v[i]) * args.v_scale + args.eps;
     p[i] = args.decay * p[i] - args.step_size * m[i] / denominator;
+    if (args.bf16_copy) args.bf16_copy.data<BFloat16>()[i] = BFloat16(p[i]);
   }
 }
 

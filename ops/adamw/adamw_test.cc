@@ -65,6 +65,24 @@ TEST(AdamWTest, EveryInstructionSetMatchesF64AndThreadsAgree) {
   }
 }
 
+TEST(AdamWTest, CopyIsTheParameterInBF16) {
+  for (const Isa isa : test::RunnableIsas()) {
+    Device& device = test::ContextFor(isa, 2).cpu();
+    for (const DType dtype : {kF32, kF64}) {
+      const auto make = [&](uint64_t seed) {
+        return test::FromDoubles(device, {33}, dtype,
+                                 ToDoubles(test::Normal({33}, seed).value()));
+      };
+      const Tensor p = make(1);
+      const Tensor copy = Tensor::Zeros(device, {33}, kBF16);
+      AdamW(p, make(2), Tensor::Zeros(device, {33}, dtype),
+            Tensor::Zeros(device, {33}, dtype), Update(1), copy);
+      EXPECT_TRUE(test::SameBits(
+          copy, test::FromDoubles(device, {33}, kBF16, ToDoubles(p))));
+    }
+  }
+}
+
 TEST(AdamWTest, RefusesOtherShapes) {
   const Tensor two = Tensor::Zeros(test::Cpu(), {2}, kF32);
   const Tensor three = Tensor::Zeros(test::Cpu(), {3}, kF32);

@@ -8,6 +8,7 @@ namespace espalier::adamw {
 
 struct Args {
   View parameter, gradient, m, v;
+  View bf16_copy;  // may be absent
   double beta1, beta2, eps, gradient_scale;
   double decay;      // 1 - lr * weight_decay
   double step_size;  // lr / (1 - beta1^step)
