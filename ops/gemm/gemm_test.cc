@@ -220,7 +220,9 @@ TEST(GemmTest, MatchesF64Loops) {
 TEST(GemmTest, BitEqualAtAnyNumberOfThreads) {
   const std::vector<Case> cases = {
       {300, 520, 1100, kBF16, kBF16, kBF16, false, true},
-      {300, 520, 1100, kF32, kF32, kF32, true, false}};
+      {300, 520, 1100, kF32, kF32, kF32, true, false},
+      {1200, 300, 1100, kBF16, kBF16, kBF16, true, true},
+      {9, 300, 1100, kBF16, kBF16, kBF16, false, true}};
   for (const Case& t : cases) {
     const std::vector<float> one = Harness(DetectIsa(), 1).Run(t);
     for (int threads : {2, 3, 7}) {

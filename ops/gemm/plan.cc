@@ -16,6 +16,9 @@ constexpr int64_t kMTask = 252;  // of packed A, resident in L2
 constexpr int64_t kNTask = 128;
 constexpr int64_t kKAlign = 32;
 constexpr int64_t kUnpackedTask = 64;
+// Up to here packing B shows, and A and a strip of B fit in L2 and L3.
+constexpr int64_t kFusedRows = 512;
+constexpr int64_t kFusedTask = 64;  // columns: one group of panels
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
@@ -27,11 +30,20 @@ int64_t EvenPiece(int64_t size, int64_t most, int64_t unit) {
 }
 
 // Few rows take wide, low tiles: less of the tile is waste.
-int TileVectors(int64_t m, const Tile& tile) {
-  int vectors = std::min(2, tile.max_vectors);
-  if (m <= 48) vectors = std::min(3, tile.max_vectors);
-  if (m <= 6) vectors = tile.max_vectors;
-  return vectors;
+void SetTile(int64_t m, const Tile& tile, Plan& plan) {
+  plan.tile_vectors = std::min(2, tile.max_vectors);
+  // 48 columns would leave a rest in every fused task.
+  if (m <= 48 && !plan.fused_b) {
+    plan.tile_vectors = std::min(3, tile.max_vectors);
+  }
+  if (m <= 6) plan.tile_vectors = tile.max_vectors;
+  plan.tile_rows = tile.rows[plan.tile_vectors];
+  // Up to four panels of rows are made even; with more, a short last panel
+  // costs less than rows left empty in all of them.
+  if (m <= 4 * plan.tile_rows) {
+    plan.tile_rows =
+        static_cast<int>(EvenPiece(std::max<int64_t>(1, m), plan.tile_rows, 1));
+  }
 }
 
 void SetUnpacked(const PlanInput& input, const Tile& tile, Plan& plan) {
@@ -65,22 +77,19 @@ Plan MakePlan(const PlanInput& input, const Tile& tile) {
     SetUnpacked(input, tile, plan);
     return plan;
   }
-  plan.tile_vectors = TileVectors(input.m, tile);
-  const int most_rows = tile.rows[plan.tile_vectors];
-  // Up to four panels of rows are made even; with more, a short last panel
-  // costs less than rows left empty in all of them.
-  plan.tile_rows = most_rows;
-  if (input.m <= 4 * most_rows) {
-    plan.tile_rows = static_cast<int>(
-        EvenPiece(std::max<int64_t>(1, input.m), most_rows, 1));
-  }
+  plan.fused_b = input.pack_b && input.m <= kFusedRows;
+  SetTile(input.m, tile, plan);
   const int64_t columns = plan.tile_vectors * kLanes;
   plan.m_block = EvenPiece(input.m, kMBlock, plan.tile_rows);
-  plan.n_block = EvenPiece(input.n, kNBlock, columns);
   plan.m_task =
       EvenPiece(std::min(plan.m_block, input.m), kMTask, plan.tile_rows);
+  plan.n_block =
+      EvenPiece(input.n, kNBlock, plan.fused_b ? kFusedTask : columns);
   plan.n_task = EvenPiece(std::min(plan.n_block, input.n), kNTask, columns);
-
+  if (plan.fused_b) {
+    plan.m_task = plan.m_block;
+    plan.n_task = kFusedTask;
+  }
   const int64_t words = tile.words(std::min(plan.k_block, input.k));
   const int64_t a_panels =
       CeilDiv(std::min(plan.m_block, input.m), plan.tile_rows);

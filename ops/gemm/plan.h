@@ -27,6 +27,8 @@ struct Plan {
   int64_t num_k_blocks = 1;
   int tile_rows = 1;
   int tile_vectors = 1;
+  // All rows are one task: each task packs its own columns of B.
+  bool fused_b = false;
   // Few rows: B is not packed, all of A is packed at once, and a task runs
   // n_task columns through all of K.
   bool unpacked_b = false;

@@ -58,7 +58,7 @@ TEST(MakePlanTest, AsksOnlyForTheWorkspaceInUse) {
 TEST(MakePlanTest, PrintsItself) {
   const Tile& tile = FindTile(BaselineIsa(), Compute::kF32);
   EXPECT_EQ(ToString(MakePlan({.m = 12, .n = 32, .k = 64}, tile)),
-            "k 1x64 tile 6x16 block 12x32 task 12x32 workspace 12288 B");
+            "k 1x64 tile 6x16 block 12x64 task 12x64 workspace 12288 B");
 }
 
 }  // namespace

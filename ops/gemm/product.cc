@@ -6,6 +6,8 @@ namespace espalier::gemm {
 namespace {
 
 constexpr int64_t kPackGroup = 4;  // panels packed by one task
+// Runs of the tile that may find other things to fetch.
+constexpr int64_t kSpareRuns = 4;
 
 }  // namespace
 
@@ -29,7 +31,7 @@ void Product::Run() {
     step_ = StepAt(index);
     words_ = tile_.words(step_.num_k);
     // B stays from one block of rows to the next if K is one block.
-    PackOperands(index == 0 || plan_.num_k_blocks > 1 || step_.m0 == 0);
+    PackOperands(!plan_.fused_b && (plan_.num_k_blocks > 1 || step_.m0 == 0));
     if (index + 1 < num_steps) {
       const Step next = StepAt(index + 1);
       RunStep(&next);
@@ -104,6 +106,7 @@ void Product::PackB(int64_t panel) {
 }
 
 void Product::RunStep(const Step* next) {
+  if (plan_.fused_b) return RunFusedStep(next);
   const int64_t m_tasks = CeilDiv(step_.rows, plan_.m_task);
   const int64_t n_tasks = CeilDiv(step_.columns, plan_.n_task);
   Strips a, b;
@@ -120,22 +123,52 @@ void Product::RunStep(const Step* next) {
   });
 }
 
+// Every task packs its columns of B and runs all rows over them, fetching what
+// the next task, probably this thread's, will pack.
+void Product::RunFusedStep(const Step* next) {
+  const int64_t num_tasks = CeilDiv(step_.columns, plan_.n_task);
+  const int64_t apart = pool_ == nullptr ? 1 : pool_->num_threads();
+  ForEach(pool_, num_tasks, [&](int64_t task) {
+    const int64_t n = task * plan_.n_task;
+    const int64_t next_n = n + apart * plan_.n_task;
+    Strips b;
+    if (next_n < step_.columns) {
+      b = StripsOf(args_.b, step_.n0 + next_n,
+                   std::min(plan_.n_task, step_.columns - next_n), step_.k0,
+                   step_.num_k);
+    } else if (next != nullptr) {
+      b = StripsOf(args_.b, next->n0 + next_n - step_.columns, plan_.n_task,
+                   next->k0, next->num_k);
+    }
+    PackB(n / kLanes);
+    RunTask(0, n, Ahead({}, b, 0, 1));
+  });
+}
+
 // A piece of C at (m, n) of the current block.
 void Product::RunTask(int64_t m, int64_t n, Ahead ahead) const {
   const int64_t m_end = std::min(m + plan_.m_task, step_.rows);
   const int64_t n_end = std::min(n + plan_.n_task, step_.columns);
   const int64_t tile_columns = int64_t{plan_.tile_vectors} * kLanes;
+  // As late as possible: what is fetched lies untouched in L2 until packed.
+  int64_t runs_left =
+      CeilDiv(m_end - m, plan_.tile_rows) * CeilDiv(n_end - n, tile_columns);
+  const int64_t runs_ahead =
+      kSpareRuns + ahead.left() / std::max<int64_t>(1, words_ / kPrefetchLines);
   for (int64_t j = n; j < n_end; j += tile_columns) {
+    // Fetched on the way: the next panels of B, what is packed next, the next
+    // panel of A.
     TileArgs next_columns;
     const int64_t next_j = j + tile_columns;
-    if (next_j < step_.columns) FindB(next_j, next_columns);
+    const int64_t known_end = plan_.fused_b ? n_end : step_.columns;
+    if (next_j < known_end) FindB(next_j, next_columns);
     int64_t next_panels =
-        CeilDiv(std::min(tile_columns, step_.columns - next_j), kLanes);
+        CeilDiv(std::min(tile_columns, known_end - next_j), kLanes);
     for (int64_t i = m; i < m_end; i += plan_.tile_rows) {
       TileArgs run;
       FindB(j, run);
       run.num_words = words_;
-      run.a = packed_a_ + i / plan_.tile_rows * words_ * tile_.a_pitch;
+      run.a = PanelOfA(i);
       run.rows =
           static_cast<int>(std::min<int64_t>(plan_.tile_rows, m_end - i));
       run.cols = static_cast<int>(std::min(tile_columns, n_end - j));
@@ -143,14 +176,20 @@ void Product::RunTask(int64_t m, int64_t n, Ahead ahead) const {
         run.prefetch = next_columns.b;
         next_columns.b += next_columns.b_stride;
         --next_panels;
-      } else {
-        ahead.AddTo(run);
+      } else if (runs_left > runs_ahead || !ahead.AddTo(run)) {
+        run.prefetch =
+            PanelOfA(i + plan_.tile_rows < m_end ? i + plan_.tile_rows : m);
       }
+      --runs_left;
       Finish finish;
       SetStore(step_, i, j, run, finish);
       tile_.run(run);
     }
   }
+}
+
+const uint32_t* Product::PanelOfA(int64_t i) const {
+  return packed_a_ + i / plan_.tile_rows * words_ * tile_.a_pitch;
 }
 
 void Product::FindB(int64_t j, TileArgs& run) const {

@@ -93,9 +93,10 @@ struct TileArgs {
   int64_t c_stride = 0;  // floats
   const Finish* finish = nullptr;
   // What to bring into L2 on the way, null for nothing: at word w the line at
-  // prefetch + w / kPrefetchLines * prefetch_step + w % kPrefetchLines * 64
-  // bytes. Need not be readable memory.
+  // prefetch + w / kPrefetchLines * prefetch_step + w % kPrefetchLines *
+  // prefetch_line_step bytes. Need not be readable memory.
   const void* prefetch = nullptr;
+  int64_t prefetch_line_step = 64;
   int64_t prefetch_step = kPrefetchLines * 64;
 };
 

@@ -50,6 +50,7 @@ class Product {
 
   Step StepAt(int64_t index) const;
   void RunStep(const Step* next);
+  void RunFusedStep(const Step* next);
   void PackOperands(bool with_b);
   void PackA(int64_t panel);
   void PackB(int64_t panel);
@@ -60,6 +61,7 @@ class Product {
   void SetStore(const Step& step, int64_t i, int64_t j, TileArgs& run,
                 Finish& finish) const;
   void FindB(int64_t j, TileArgs& run) const;
+  const uint32_t* PanelOfA(int64_t i) const;
   void StoreF32(const Step& step, TileArgs& run, Finish& finish) const;
   void StoreRounded(const Step& step, int64_t i, int64_t j, TileArgs& run,
                     Finish& finish) const;

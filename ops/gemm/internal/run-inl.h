@@ -104,7 +104,7 @@ void RunTile(const TileArgs& args) {
   const bool wish = args.prefetch != nullptr;
   const char* ahead = wish ? static_cast<const char*>(args.prefetch)
                            : reinterpret_cast<const char*>(args.a);
-  const int64_t ahead_step = wish ? 64 : 0;
+  const int64_t ahead_step = wish ? args.prefetch_line_step : 0;
   for (int64_t begin = 0; begin < args.num_words; begin += kPrefetchLines) {
     const int64_t left = args.num_words - begin;
     const int64_t words = left < kPrefetchLines ? left : kPrefetchLines;
