@@ -131,6 +131,15 @@ if(ESPALIER_BENCHES)
     foreach(bench ${cross_benches})
       espalier_bench(${bench} LIBS espalier_train espalier_bench_support)
     endforeach()
+    if(ESPALIER_PEERS)
+      find_package(dnnl REQUIRED)
+      add_executable(peers.onednn_gemm EXCLUDE_FROM_ALL
+        "${CMAKE_SOURCE_DIR}/tests/peers/onednn_gemm.cc")
+      target_link_libraries(peers.onednn_gemm PRIVATE espalier_ops
+        espalier_bench_support espalier_flags DNNL::dnnl)
+      set_target_properties(peers.onednn_gemm PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/benches")
+    endif()
   else()
     message(STATUS "Google Benchmark not found: no benchmarks")
   endif()
