@@ -163,9 +163,11 @@ class CachingAllocator final : public Allocator {
     Pool& pool = *block.pool;
     char* const data =
         pool.slabs.Fits(block.extent)
-            ? pool.slabs.Take(
-                  block.extent,
-                  [&](int64_t slab) { return TakeFrom(pool.small, slab); })
+            ? pool.slabs.Take(block.extent,
+                              [&](int64_t slab_bytes)
+                                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                    return TakeFrom(pool.small, slab_bytes);
+                                  })
             : TakeFrom(pool.large, block.extent);
     if (data == nullptr) return nullptr;
     if (options_.host_memory) {
