@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -217,12 +218,14 @@ TEST_F(SimDeviceTest, WorkMayHoldItsTensors) {
     Start(seed);
     int64_t sum = 0;
     {
-      const Tensor tensor = Tensor::Zeros(*device_, {kBytes}, kU8);
+      Tensor tensor = Tensor::Zeros(*device_, {kBytes}, kU8);
       WaitFor(comm(), compute());
       const View view = tensor.view();
       const Access access{view.pointer, kBytes, /*write=*/false};
       comm().Enqueue("send", absl::MakeConstSpan(&access, 1),
-                     [tensor, view, &sum] {
+                     // The only holder: a handle that the host drops last
+                     // is an early free.
+                     [tensor = std::move(tensor), view, &sum] {
                        for (int64_t i = 0; i < kBytes; ++i) {
                          sum += view.data<uint8_t>()[i];
                        }
