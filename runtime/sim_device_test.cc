@@ -288,12 +288,15 @@ TEST_F(SimDeviceTest, FailureOfQueuedWorkSurfacesAtSynchronizeAndStays) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     Start(seed);
     bool ran = false;
-    compute().Enqueue("broken", {}, [] {
-      internal::Fail(absl::DataLossError("a bit flipped"));
+    // The failure meets whichever call comes after it.
+    const absl::Status status = internal::Guard([&] {
+      compute().Enqueue("broken", {}, [] {
+        internal::Fail(absl::DataLossError("a bit flipped"));
+      });
+      WaitFor(comm(), compute());
+      comm().Enqueue("after", {}, [&ran] { ran = true; });
+      comm().Synchronize();
     });
-    WaitFor(comm(), compute());
-    comm().Enqueue("after", {}, [&ran] { ran = true; });
-    const absl::Status status = internal::Guard([&] { comm().Synchronize(); });
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(status.message(), "sim: 'broken' on sim.compute: a bit flipped");
     EXPECT_FALSE(ran);
