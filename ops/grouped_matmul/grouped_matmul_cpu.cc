@@ -24,7 +24,7 @@ void SetPacked(const PackedView& weight, const Args& args, Isa isa,
       weight, forward ? Direction::kForward : Direction::kInputGradient,
       gemm::FindTile(isa, ComputeOf(args)));
   if (forward && args.a.dtype == kBF16) {
-    product.few_rows = packed::FindFewRows(weight, isa);
+    product.fused = packed::FindFused(weight, isa);
   }
 }
 

@@ -19,8 +19,14 @@ constexpr gemm::PackBFn* kGradientPack[3][2] = {
     {GradientInt4Rows, GradientInt4Lanes},
     {GradientFp8Rows, GradientFp8Lanes},
 };
-constexpr FewRowsFn* kFewRowsKernels[3] = {FewRowsMxfp4, FewRowsInt4,
-                                           FewRowsFp8};
+// Decoding INT4 keeps the multipliers busy as well, so that from some height
+// on it is better done once for all rows.
+constexpr int64_t kAnyRows = int64_t{1} << 40;
+constexpr Fused kFused[3] = {
+    {FusedMxfp4, FusedScratchMxfp4, kAnyRows},
+    {FusedInt4, FusedScratchInt4, 48},
+    {FusedFp8, FusedScratchFp8, kAnyRows},
+};
 
 }  // namespace
 #endif
@@ -39,14 +45,12 @@ gemm::PackBFn* FindPack([[maybe_unused]] const PackedView& weight,
   return direction == Direction::kForward ? PackForward : PackGradient;
 }
 
-FewRowsFn* FindFewRows([[maybe_unused]] const PackedView& weight,
-                       [[maybe_unused]] Isa isa) {
+Fused FindFused([[maybe_unused]] const PackedView& weight,
+                [[maybe_unused]] Isa isa) {
 #if defined(ESPALIER_AVX512)
-  if (isa == Isa::kAvx512Bf16 && weight.layout == PackedLayout::kLanes) {
-    return kFewRowsKernels[static_cast<int>(weight.format)];
-  }
+  if (isa == Isa::kAvx512Bf16) return kFused[static_cast<int>(weight.format)];
 #endif
-  return nullptr;
+  return {};
 }
 
 }  // namespace espalier::packed

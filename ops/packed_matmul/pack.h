@@ -21,9 +21,9 @@ enum class Direction : uint8_t {
 gemm::PackBFn* FindPack(const PackedView& weight, Direction direction,
                         const gemm::Tile& tile);
 
-// Kernel for up to kFewRows rows of bf16 on the lane layout, forward; null
-// where there is none.
-FewRowsFn* FindFewRows(const PackedView& weight, Isa isa);
+// The kernels that decode in registers, for rows of bf16 forward; none where
+// the instruction set has none.
+Fused FindFused(const PackedView& weight, Isa isa);
 
 }  // namespace espalier::packed
 

@@ -9,6 +9,7 @@ namespace espalier::packed {
 namespace {
 
 #include "espalier/ops/packed_matmul/internal/formats_avx512-inl.h"
+#include "espalier/ops/packed_matmul/internal/panel_avx512-inl.h"
 
 using gemm::kLanes;
 using gemm::PackArgs;
@@ -155,24 +156,6 @@ void Lanes4Bit(const void* source, const PackArgs& args) {
                    k / 2);
     }
   }
-}
-
-// 16 rows of a strip, 64 bytes each from byte `byte`, as lines of one word per
-// row. Absent rows and bytes at or beyond `row_bytes` are zero.
-void LoadRows(const PackedView& weight, int64_t strip, int64_t byte,
-              int64_t row_bytes, __m512i lines[16]) {
-  const int64_t row = strip * kPackedStrip;
-  const int64_t stride = weight.codes.strides[0] * SizeOf(weight.codes.dtype);
-  const uint8_t* from =
-      static_cast<const uint8_t*>(weight.codes.pointer) + row * stride + byte;
-  const int64_t rows = Least(kPackedStrip, weight.out - row);
-  const __mmask64 mask = BytesMask(row_bytes - byte);
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
-    lines[i] = i < rows ? _mm512_maskz_loadu_epi8(mask, from + i * stride)
-                        : _mm512_setzero_si512();
-  }
-  Transpose16(lines);
 }
 
 template <typename Format>

@@ -17,7 +17,7 @@ Product MakeProduct(const LinearArgs& args, Isa isa) {
   product.pack_b =
       FindPack(args.weight, args.direction, gemm::FindTile(isa, compute));
   if (args.direction == Direction::kForward && args.x.dtype == kBF16) {
-    product.few_rows = FindFewRows(args.weight, isa);
+    product.fused = FindFused(args.weight, isa);
   }
   product.source = &args.weight;
   product.c = args.y.pointer;

@@ -35,7 +35,7 @@ class Task {
   }
 
   void Run() {
-    if (RunFewRows()) return;
+    if (RunFused()) return;
     for (int64_t block = 0; block < plan_.num_k_blocks; ++block) PackA(block);
     for (int64_t n = n0_; n < n1_; n += kProductUnit) {
       const int64_t columns = std::min(kProductUnit, n1_ - n);
@@ -46,9 +46,9 @@ class Task {
   }
 
  private:
-  bool RunFewRows() {
-    if (product_.few_rows == nullptr || rows_ > kFewRows) return false;
-    return product_.few_rows(
+  bool RunFused() {
+    if (!plan_.fused) return false;
+    return product_.fused.run(
         {.source = product_.source,
          .m = rows_,
          .k = product_.k,
@@ -60,7 +60,8 @@ class Task {
          .num_lanes = n1_ - n0_,
          .c = ElementAt(product_.c, m0_ * product_.c_stride, c_dtype_),
          .c_stride = product_.c_stride,
-         .c_dtype = c_dtype_});
+         .c_dtype = c_dtype_,
+         .scratch = packed_a_});
   }
 
   int64_t k0(int64_t block) const { return block * plan_.k_block; }

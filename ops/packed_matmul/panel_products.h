@@ -13,10 +13,10 @@
 // checks, allocates or throws.
 namespace espalier::packed {
 
-// A few rows against an operand that is decoded in registers.
-struct FewRowsArgs {
+// A piece of a product whose B is decoded in registers.
+struct FusedArgs {
   const void* source = nullptr;  // of B
-  int64_t m = 0;                 // 1..kFewRows
+  int64_t m = 0;                 // rows of A and C, up to Fused::most_rows
   int64_t k = 0;
   int64_t k_block = 0;      // of gemm::SplitK
   const void* a = nullptr;  // bf16 [m, k], rows apart by a_stride
@@ -26,10 +26,14 @@ struct FewRowsArgs {
   void* c = nullptr;  // element (0, 0) of C
   int64_t c_stride = 0;
   DType c_dtype = kBF16;
+  void* scratch = nullptr;  // Fused::scratch_bytes
 };
-inline constexpr int64_t kFewRows = 4;
-// False where the operand needs the general way; nothing is written then.
-using FewRowsFn = bool(const FewRowsArgs& args);
+struct Fused {
+  // False where the operand needs the general way; nothing is written then.
+  bool (*run)(const FusedArgs& args) = nullptr;  // null: none
+  int64_t (*scratch_bytes)(const void* source, int64_t m) = nullptr;
+  int64_t most_rows = 0;  // of a product; beyond, the general way is faster
+};
 
 // C [m, n] = A [m, k] B [k, n], C row-major. m, n, k >= 0; k == 0 gives zeros.
 struct Product {
@@ -39,8 +43,8 @@ struct Product {
   gemm::Operand a;                  // lanes are rows of A
   gemm::Operand b;                  // lanes are columns of B
   gemm::PackBFn* pack_b = nullptr;  // in place of b
-  FewRowsFn* few_rows = nullptr;    // may be null
-  const void* source = nullptr;     // of pack_b and few_rows
+  Fused fused;                      // beside pack_b
+  const void* source = nullptr;     // of pack_b and fused
   void* c = nullptr;
   int64_t c_stride = 0;
 };

@@ -30,6 +30,12 @@ alignas(64) constexpr uint16_t kE2m1[32] = {
     0x8000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40,
     0x8000, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
     0x8000, 0xfd80, 0xfe00, 0xfe40, 0xfe80, 0xfec0, 0xff00, 0xff40};
+// Magnitudes alone, zero as zero.
+alignas(64) constexpr uint16_t kE2m1Magnitude[32] = {
+    0, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
+    0, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
+    0, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
+    0, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40};
 constexpr float kE2m1Value[16] = {0,    0.5f,  1,  1.5f,  2,  3,  4,  6,
                                   -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 alignas(64) constexpr float kInt4Value[16] = {-8, -7, -6, -5, -4, -3, -2, -1,
@@ -87,6 +93,43 @@ struct Mxfp4 {
     w[1] = Word(_mm512_srli_epi32(line, 4), scales);
     w[2] = Word(_mm512_srli_epi32(line, 8), scales);
     w[3] = Word(_mm512_srli_epi32(line, 12), scales);
+  }
+  // The same beside dot products, which share their pipes with saturating
+  // addition on Zen 4: magnitudes by an ordinary addition and a maximum that
+  // keeps zero at zero, signs apart. More instructions, fewer cycles.
+  template <int kPair>
+  static __m512i WordBeside(__m512i line, Scales scales) {
+    const __m512i index =
+        kPair == 0 ? line : _mm512_srli_epi32(line, 4 * kPair);
+    const __m512i sign =
+        kPair == 3 ? line : _mm512_slli_epi16(line, 12 - 4 * kPair);
+    const __m512i magnitude = _mm512_max_epi16(
+        _mm512_add_epi16(_mm512_permutexvar_epi16(index, Load(kE2m1Magnitude)),
+                         scales),
+        _mm512_setzero_si512());
+    return _mm512_ternarylogic_epi32(
+        magnitude, sign, _mm512_set1_epi16(static_cast<int16_t>(0x8000)), 0xf8);
+  }
+  static void WordsBeside(__m512i line, const Scales& scales, __m512i w[4]) {
+    w[0] = WordBeside<0>(line, scales);
+    w[1] = WordBeside<1>(line, scales);
+    w[2] = WordBeside<2>(line, scales);
+    w[3] = WordBeside<3>(line, scales);
+  }
+  // Words of 8 columns in the order of memory to those of the lane layout.
+  static __m512i ToLane(__m512i line) {
+    const __m512i nibbles = _mm512_set1_epi32(0x0f0f0f0f);
+    const __m512i bytes = _mm512_set1_epi32(0x00ff00ff);
+    __m512i even = _mm512_and_si512(line, nibbles);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(line, 4), nibbles);
+    even = _mm512_and_si512(_mm512_or_si512(even, _mm512_srli_epi32(even, 4)),
+                            bytes);
+    odd = _mm512_and_si512(_mm512_or_si512(odd, _mm512_srli_epi32(odd, 4)),
+                           bytes);
+    even = _mm512_or_si512(even, _mm512_srli_epi32(even, 8));
+    odd = _mm512_or_si512(odd, _mm512_srli_epi32(odd, 8));
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, even,
+                                   _mm512_slli_epi32(odd, 16));
   }
   // Words of 8 columns in the order of memory instead.
   static __m512i Pick(int pair) {  // nibbles 2 pair and 2 pair + 1
@@ -150,6 +193,9 @@ struct Int4 {
     w[1] = Word<1>(line, scales);
     w[2] = Word<2>(line, scales);
     w[3] = Word<3>(line, scales);
+  }
+  static void WordsBeside(__m512i line, const Scales& scales, __m512i w[4]) {
+    Words(line, scales, w);
   }
   // Words of 8 columns, one per lane, to the two-lane words of the layout:
   // word 2c + p holds nibbles p, p + 2, .. of lane c (low) and c + 8 (high).
@@ -241,6 +287,9 @@ struct Fp8 {
     Bytes(line, scales, &low, &high);
     w[0] = _mm512_unpacklo_epi8(low, high);
     w[1] = _mm512_unpackhi_epi8(low, high);
+  }
+  static void WordsBeside(__m512i line, const Scales& scales, __m512i w[2]) {
+    Words(line, scales, w);
   }
   // Within 16 bytes: 4 lanes of 4 columns to 2 pairs of columns of 4 lanes.
   // Its own inverse pairs with FromLane.

@@ -33,9 +33,13 @@ void GradientFp8Lanes(const void* source, const gemm::Tile& tile,
 void GradientFp8Rows(const void* source, const gemm::Tile& tile,
                      const gemm::PackArgs& args);
 
-bool FewRowsMxfp4(const FewRowsArgs& args);
-bool FewRowsInt4(const FewRowsArgs& args);
-bool FewRowsFp8(const FewRowsArgs& args);
+// Products of FusedArgs, and the scratch for m rows.
+bool FusedMxfp4(const FusedArgs& args);
+bool FusedInt4(const FusedArgs& args);
+bool FusedFp8(const FusedArgs& args);
+int64_t FusedScratchMxfp4(const void* source, int64_t m);
+int64_t FusedScratchInt4(const void* source, int64_t m);
+int64_t FusedScratchFp8(const void* source, int64_t m);
 
 }  // namespace espalier::packed
 

@@ -18,20 +18,26 @@ struct ProductPlan {
   int tile_rows = 1;
   int tile_vectors = 1;
   int64_t m_block = 1;
+  bool fused = false;
   int64_t m_tasks = 0;
   int64_t n_tasks = 0;
   int64_t a_bytes = 0;  // scratch of one task, multiples of 64
   int64_t b_bytes = 0;
   int64_t partial_bytes = 0;
+  int64_t fused_bytes = 0;  // in their place
 
   int64_t num_tasks() const { return m_tasks * n_tasks; }
-  int64_t scratch_bytes() const { return a_bytes + b_bytes + partial_bytes; }
+  int64_t scratch_bytes() const {
+    return std::max(a_bytes + b_bytes + partial_bytes, fused_bytes);
+  }
 };
 
 inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
                                DType c_dtype) {
   constexpr int64_t kMostABytes = int64_t{3} << 19;  // 1.5 MiB, beside L2
   constexpr int64_t kMostRows = 512;
+  constexpr int64_t kFusedRows = 256;
+  constexpr int64_t kFusedTile = 8;
   constexpr int64_t kFewTiles = 48;  // rows up to which low wide tiles win
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto round_up = [&](int64_t a, int64_t b) {
@@ -44,21 +50,30 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   plan.num_k_blocks = split.num_k_blocks;
   plan.tile_vectors =
       std::min(product.m <= kFewTiles ? 3 : 2, tile.max_vectors);
+  plan.fused =
+      product.fused.run != nullptr && product.m <= product.fused.most_rows;
   const int64_t most_rows = tile.rows[plan.tile_vectors];
   const int64_t row_bytes =
       tile.words(product.k) * tile.a_pitch * 4 / most_rows + 1;
-  const int64_t most_tiles = std::max<int64_t>(
-      4, std::min(kMostABytes / row_bytes, kMostRows) / most_rows);
-  plan.m_tasks = ceil_div(product.m, most_tiles * most_rows);
-  const int64_t rows = ceil_div(product.m, plan.m_tasks);
-  const int64_t tiles = ceil_div(rows, most_rows);
-  plan.tile_rows = static_cast<int>(ceil_div(rows, tiles));
-  plan.m_block = tiles * plan.tile_rows;
+  int64_t block =
+      std::max<int64_t>(
+          4, std::min(kMostABytes / row_bytes, kMostRows) / most_rows) *
+      most_rows;
+  if (plan.fused) block = kFusedRows;
+  plan.m_block = ceil_div(product.m, ceil_div(product.m, block));
+  if (plan.fused) plan.m_block = round_up(plan.m_block, kFusedTile);
+  const int64_t tiles = ceil_div(plan.m_block, most_rows);
+  plan.tile_rows = static_cast<int>(ceil_div(plan.m_block, tiles));
+  if (!plan.fused) plan.m_block = tiles * plan.tile_rows;
   plan.m_tasks = ceil_div(product.m, plan.m_block);
   plan.n_tasks = ceil_div(product.n, kProductChunk);
   plan.a_bytes = round_up(tiles * tile.words(product.k) * tile.a_pitch * 4, 64);
   plan.b_bytes = tile.words(std::min(plan.k_block, product.k)) * 4 *
                  round_up(std::min(product.n, kProductUnit), gemm::kLanes);
+  if (plan.fused) {
+    plan.fused_bytes =
+        round_up(product.fused.scratch_bytes(product.source, plan.m_block), 64);
+  }
   if (plan.num_k_blocks > 1 && c_dtype != kF32) {
     plan.partial_bytes = plan.m_block * kProductUnit * 4;
   }

@@ -1,0 +1,356 @@
+// Products with weights that are decoded in registers. Included inside the
+// anonymous namespace of an AVX512-BF16 translation unit, after
+// formats_avx512-inl.h. A scale source S of a format F gives, for a panel:
+//   S(panel)        what At reads
+//   At(k, t)        F::Scales of strip t for the chunk at k
+// and the format's file defines
+//   PreparePanel(weight, strip, scratch, panel)  where the panel's lines are,
+//     laid out in the scratch first if the weight is in rows
+//   PanelScratchBytes(weight)
+//   Plain(args)     whether this way is right for all scales of the task
+
+constexpr int64_t kChunkColumns = 32;
+constexpr int64_t kPanelColumns = kPanelStrips * kPackedStrip;
+constexpr int kTileRows = 8;
+constexpr int kChunkWords = kChunkColumns / 2;
+
+// One panel of the lane layout.
+struct Panel {
+  const uint8_t* codes = nullptr;  // line (position, strip)
+  View scales;                     // mxfp4, int4: 16 a group and strip
+  int64_t group = 0;
+  const E4m3Table* tables = nullptr;  // fp8: [in / 128][2]
+  int64_t first_row = 0;
+  int width = 0;  // strips
+};
+
+inline __m512 Dot(__m512 acc, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a),
+                          reinterpret_cast<__m512bh>(b));
+}
+
+// acc + a * b with the pair at `a` in all lanes; in assembly, since the
+// compiler would load it to a register that a full tile does not have.
+inline __m512 DotBroadcast(__m512 acc, const uint32_t* a, __m512i b) {
+  asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(b), "m"(*a));
+  return acc;
+}
+
+inline void StoreRow(const FusedArgs& args, int64_t row, int64_t lane,
+                     __mmask16 mask, __m512 value) {
+  const int64_t at = row * args.c_stride + lane;
+  if (args.c_dtype == kF32) {
+    _mm512_mask_storeu_ps(static_cast<float*>(args.c) + at, mask, value);
+    return;
+  }
+  const __m512i word = _mm512_castps_si512(value);
+  const __m512i high = _mm512_srli_epi32(word, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_srli_epi32(
+      _mm512_add_epi32(word, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))),
+      16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  const __m512i bits =
+      _mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40));
+  _mm256_mask_storeu_epi16(static_cast<uint16_t*>(args.c) + at, mask,
+                           _mm512_cvtepi32_epi16(bits));
+}
+
+// Rows of A from memory: up to 4, each followed by itself. `tail` holds the
+// last chunk, filled up with zeros.
+template <int M>
+struct RowsOfA {
+  const uint16_t* rows[M];
+  uint16_t (*tail)[kChunkColumns];
+  int64_t full;  // columns of whole chunks
+  const uint16_t* At(int m, int64_t k) const {
+    return k < full ? rows[m] + k : tail[m];
+  }
+};
+
+inline int LinesAt(int64_t left, int lines, int columns) {
+  if (left >= kChunkColumns) return lines;
+  return static_cast<int>((left + columns - 1) / columns);
+}
+
+template <int M, int N>
+struct Totals {
+  alignas(64) float sums[M][N][16];
+  // The chain of one block of K joins the sum of those before it.
+  void Add(bool first, const __m512 (&acc)[M][N]) {
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 3
+      for (int t = 0; t < N; ++t) {
+        _mm512_store_ps(
+            sums[m][t],
+            first ? acc[m][t]
+                  : _mm512_add_ps(_mm512_load_ps(sums[m][t]), acc[m][t]));
+      }
+    }
+  }
+  void Store(const FusedArgs& args, int64_t row, int64_t rows,
+             int64_t lane) const {
+    const int64_t end = args.lane_begin + args.num_lanes;
+    for (int64_t m = 0; m < rows; ++m) {
+      for (int t = 0; t < N; ++t) {
+        const int64_t left = end - lane - t * kPackedStrip;
+        if (left <= 0) break;
+        StoreRow(args, row + m, lane + t * kPackedStrip,
+                 left >= 16 ? 0xffff : static_cast<__mmask16>((1u << left) - 1),
+                 _mm512_load_ps(sums[m][t]));
+      }
+    }
+  }
+};
+
+// Few rows: words of all strips first, so that M rows of N sums hide the
+// latency.
+template <typename F, typename S, int M, int N>
+void RunLow(const Panel& panel, const FusedArgs& args, int64_t lane,
+            const RowsOfA<M>& a) {
+  constexpr int kWords = F::kLineColumns / 2;
+  const S source(panel);
+  Totals<M, N> totals;
+  int64_t block_end = 0;
+  for (int64_t k = 0; k < args.k; k = block_end) {
+    block_end = Least(k + args.k_block, args.k);
+    __m512 acc[M][N];
+#pragma GCC unroll 4
+    for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 3
+      for (int t = 0; t < N; ++t) acc[m][t] = _mm512_setzero_ps();
+    }
+    for (int64_t chunk = k; chunk < block_end; chunk += kChunkColumns) {
+      const uint8_t* line = panel.codes + 64 * N * (chunk / F::kLineColumns);
+      typename F::Scales scales[N];
+#pragma GCC unroll 3
+      for (int t = 0; t < N; ++t) scales[t] = source.At(chunk, t);
+      const uint16_t* x[M];
+#pragma GCC unroll 4
+      for (int m = 0; m < M; ++m) x[m] = a.At(m, chunk);
+      const int lines = LinesAt(block_end - chunk, F::kLines, F::kLineColumns);
+#pragma GCC unroll 8
+      for (int l = 0; l < F::kLines; ++l) {
+        if (l >= lines) break;
+        __m512i words[N][kWords];
+#pragma GCC unroll 3
+        for (int t = 0; t < N; ++t) {
+          _mm_prefetch(line + 64 * (N * l + t) + kAheadBytes, _MM_HINT_T0);
+          F::Words(Load(line + 64 * (N * l + t)), scales[t], words[t]);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < kWords; ++i) {
+#pragma GCC unroll 4
+          for (int m = 0; m < M; ++m) {
+            uint32_t pair;
+            __builtin_memcpy(&pair, x[m] + l * F::kLineColumns + 2 * i, 4);
+            const __m512i both = _mm512_set1_epi32(static_cast<int>(pair));
+#pragma GCC unroll 3
+            for (int t = 0; t < N; ++t) {
+              acc[m][t] = Dot(acc[m][t], both, words[t][i]);
+            }
+          }
+        }
+      }
+    }
+    totals.Add(k == 0, acc);
+  }
+  totals.Store(args, 0, args.m, lane);
+}
+
+// M of 8 packed rows: a strip at a time, its sums reused after M others.
+template <typename F, typename S, int M, int N>
+void RunHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
+             const uint32_t* a, int64_t row, int64_t rows) {
+  constexpr int kWords = F::kLineColumns / 2;
+  const S source(panel);
+  Totals<M, N> totals;
+  int64_t block_end = 0;
+  for (int64_t k = 0; k < args.k; k = block_end) {
+    block_end = Least(k + args.k_block, args.k);
+    __m512 acc[M][N];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+#pragma GCC unroll 3
+      for (int t = 0; t < N; ++t) acc[m][t] = _mm512_setzero_ps();
+    }
+    for (int64_t chunk = k; chunk < block_end; chunk += kChunkColumns) {
+      const uint8_t* line = panel.codes + 64 * N * (chunk / F::kLineColumns);
+      const uint32_t* x = a + chunk / 2 * kTileRows;
+      typename F::Scales scales[N];
+#pragma GCC unroll 3
+      for (int t = 0; t < N; ++t) scales[t] = source.At(chunk, t);
+      const int lines = LinesAt(block_end - chunk, F::kLines, F::kLineColumns);
+      for (int l = 0; l < lines; ++l) {
+#pragma GCC unroll 3
+        for (int t = 0; t < N; ++t) {
+          __m512i words[kWords];
+          F::WordsBeside(Load(line + 64 * t), scales[t], words);
+#pragma GCC unroll 4
+          for (int i = 0; i < kWords; ++i) {
+#pragma GCC unroll 8
+            for (int m = 0; m < M; ++m) {
+              acc[m][t] =
+                  DotBroadcast(acc[m][t], x + i * kTileRows + m, words[i]);
+            }
+          }
+        }
+        line += 64 * N;
+        x += kWords * kTileRows;
+      }
+    }
+    totals.Add(k == 0, acc);
+  }
+  totals.Store(args, row, rows, lane);
+}
+
+inline int64_t NumTiles(int64_t m) { return (m + kTileRows - 1) / kTileRows; }
+// Words of a tile of A: [chunks of 16][kTileRows].
+inline int64_t TileWords(int64_t k) {
+  return (k + kChunkColumns - 1) / kChunkColumns * kChunkWords * kTileRows;
+}
+// Tiles are of even heights: row of tile i of n tiles.
+inline int64_t TileRow(int64_t m, int64_t i, int64_t n) { return m * i / n; }
+
+// 8 rows of 16 words to 16 words of 8 rows.
+inline void Transpose8(const __m512i r[8], uint32_t* out) {
+  __m512i t[8], p[4], q[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {  // word 4 L + j of rows 0-3, 4-7 at j, lane L
+    p[2 * i] = _mm512_unpacklo_epi64(t[i], t[2 + i]);
+    p[2 * i + 1] = _mm512_unpackhi_epi64(t[i], t[2 + i]);
+    q[2 * i] = _mm512_unpacklo_epi64(t[4 + i], t[6 + i]);
+    q[2 * i + 1] = _mm512_unpackhi_epi64(t[4 + i], t[6 + i]);
+  }
+  const __m512i low = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+  const __m512i high = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const __m512i a = _mm512_permutex2var_epi64(p[j], low, q[j]);
+    const __m512i b = _mm512_permutex2var_epi64(p[j], high, q[j]);
+    const auto store = [out](int word, __m256i v) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + word * kTileRows),
+                          v);
+    };
+    store(j, _mm512_castsi512_si256(a));
+    store(j + 4, _mm512_extracti64x4_epi64(a, 1));
+    store(j + 8, _mm512_castsi512_si256(b));
+    store(j + 12, _mm512_extracti64x4_epi64(b, 1));
+  }
+}
+
+inline void PackTile(const FusedArgs& args, int64_t row, int64_t rows,
+                     uint32_t* out) {
+  const auto* from = static_cast<const uint16_t*>(args.a) + row * args.a_stride;
+  for (int64_t k = 0; k < args.k; k += kChunkColumns) {
+    const int64_t left = args.k - k;
+    const __mmask32 mask =
+        left >= kChunkColumns ? 0xffffffffu : (1u << left) - 1u;
+    __m512i r[kTileRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kTileRows; ++i) {
+      r[i] = i < rows
+                 ? _mm512_maskz_loadu_epi16(mask, from + i * args.a_stride + k)
+                 : _mm512_setzero_si512();
+    }
+    Transpose8(r, out);
+    out += kChunkWords * kTileRows;
+  }
+}
+
+template <typename F, typename S>
+void RunPanelHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
+                  const uint32_t* a) {
+  const int64_t tiles = NumTiles(args.m);
+  for (int64_t i = 0; i < tiles; ++i, a += TileWords(args.k)) {
+    const int64_t row = TileRow(args.m, i, tiles);
+    const int64_t rows = TileRow(args.m, i + 1, tiles) - row;
+    if (panel.width == 1) {
+      RunHigh<F, S, 8, 1>(panel, args, lane, a, row, rows);
+    } else if (panel.width == 2) {
+      RunHigh<F, S, 8, 2>(panel, args, lane, a, row, rows);
+    } else if (rows <= 5) {
+      RunHigh<F, S, 5, 3>(panel, args, lane, a, row, rows);
+    } else if (rows == 6) {
+      RunHigh<F, S, 6, 3>(panel, args, lane, a, row, rows);
+    } else if (rows == 7) {
+      RunHigh<F, S, 7, 3>(panel, args, lane, a, row, rows);
+    } else {
+      RunHigh<F, S, 8, 3>(panel, args, lane, a, row, rows);
+    }
+  }
+}
+
+template <typename F, typename S, int M>
+void RunPanelLow(const Panel& panel, const FusedArgs& args, int64_t lane) {
+  RowsOfA<M> a;
+  alignas(64) uint16_t tail[M][kChunkColumns];
+  a.tail = tail;
+  const int64_t left = args.k % kChunkColumns;
+  a.full = args.k - left;
+  for (int m = 0; m < M; ++m) {
+    a.rows[m] = static_cast<const uint16_t*>(args.a) +
+                (m < args.m ? m : 0) * args.a_stride;
+    _mm512_store_si512(tail[m], _mm512_maskz_loadu_epi16((1u << left) - 1u,
+                                                         a.rows[m] + a.full));
+  }
+  if (panel.width == 1) {
+    RunLow<F, S, M, 1>(panel, args, lane, a);
+  } else if (panel.width == 2) {
+    RunLow<F, S, M, 2>(panel, args, lane, a);
+  } else {
+    RunLow<F, S, M, 3>(panel, args, lane, a);
+  }
+}
+
+inline char* AlignUp(char* p) {
+  return p + (-reinterpret_cast<uintptr_t>(p) & 63);
+}
+
+template <typename F, typename S>
+bool RunFused(const FusedArgs& args) {
+  const PackedView& weight = *static_cast<const PackedView*>(args.source);
+  if (args.k == 0 || !Plain(args)) return false;
+  char* scratch = AlignUp(static_cast<char*>(args.scratch));
+  auto* a = reinterpret_cast<uint32_t*>(scratch);
+  if (args.m > 4) {
+    const int64_t tiles = NumTiles(args.m);
+    for (int64_t i = 0; i < tiles; ++i) {
+      const int64_t row = TileRow(args.m, i, tiles);
+      PackTile(args, row, TileRow(args.m, i + 1, tiles) - row,
+               a + i * TileWords(args.k));
+    }
+    scratch += tiles * TileWords(args.k) * 4;
+  }
+  const int64_t end = args.lane_begin + args.num_lanes;
+  for (int64_t lane = args.lane_begin; lane < end; lane += kPanelColumns) {
+    Panel panel;
+    PreparePanel(weight, lane / kPackedStrip, scratch, &panel);
+    switch (args.m) {
+      case 1:
+        RunPanelLow<F, S, 1>(panel, args, lane);
+        break;
+      case 2:
+        RunPanelLow<F, S, 2>(panel, args, lane);
+        break;
+      case 3:
+      case 4:
+        RunPanelLow<F, S, 4>(panel, args, lane);
+        break;
+      default:
+        RunPanelHigh<F, S>(panel, args, lane, a);
+    }
+  }
+  return true;
+}
+
+inline int64_t FusedScratch(const PackedView& weight, int64_t m) {
+  return 64 + NumTiles(m) * TileWords(weight.in) * 4 +
+         PanelScratchBytes(weight);
+}
