@@ -22,10 +22,14 @@ constexpr gemm::PackBFn* kGradientPack[3][2] = {
 // Decoding INT4 keeps the multipliers busy as well, so that from some height
 // on it is better done once for all rows.
 constexpr int64_t kAnyRows = int64_t{1} << 40;
+// Rows that stay in L2 beside a panel; more where each panel has to be laid
+// out first.
+constexpr int64_t kLanesABytes = int64_t{1} << 19;
+constexpr int64_t kRowsABytes = int64_t{1} << 20;
 constexpr Fused kFused[3] = {
-    {FusedMxfp4, FusedScratchMxfp4, kAnyRows},
-    {FusedInt4, FusedScratchInt4, 48},
-    {FusedFp8, FusedScratchFp8, kAnyRows},
+    {FusedMxfp4, FusedScratchMxfp4, kAnyRows, 0},
+    {FusedInt4, FusedScratchInt4, 48, 0},
+    {FusedFp8, FusedScratchFp8, kAnyRows, 0},
 };
 
 }  // namespace
@@ -48,7 +52,12 @@ gemm::PackBFn* FindPack([[maybe_unused]] const PackedView& weight,
 Fused FindFused([[maybe_unused]] const PackedView& weight,
                 [[maybe_unused]] Isa isa) {
 #if defined(ESPALIER_AVX512)
-  if (isa == Isa::kAvx512Bf16) return kFused[static_cast<int>(weight.format)];
+  if (isa == Isa::kAvx512Bf16) {
+    Fused fused = kFused[static_cast<int>(weight.format)];
+    fused.a_bytes =
+        weight.layout == PackedLayout::kLanes ? kLanesABytes : kRowsABytes;
+    return fused;
+  }
 #endif
   return {};
 }

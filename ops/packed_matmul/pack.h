@@ -14,7 +14,8 @@ namespace espalier::packed {
 
 enum class Direction : uint8_t {
   kForward,        // B = W^T [in, out]: lanes are output features
-  kInputGradient,  // B = W [out, in]: lanes are input features
+  kInputGradient,  // B = W [out, in]: lanes are input features, ranges from
+                   // multiples of 32 on
 };
 
 // How to pack `weight` for `tile`; never null.

@@ -11,9 +11,8 @@ namespace {
 #include "espalier/ops/packed_matmul/internal/formats_avx512-inl.h"
 #include "espalier/ops/packed_matmul/internal/panel_avx512-inl.h"
 
-constexpr int64_t kAheadBytes = 3072;
+constexpr int64_t kAheadBytes = 8192;
 int64_t PanelScratchBytes(const PackedView& weight);
-bool Plain(const FusedArgs&) { return true; }
 struct Panel;
 void PreparePanel(const PackedView& weight, int64_t strip, char* scratch,
                   Panel* panel);
@@ -71,7 +70,9 @@ void PreparePanel(const PackedView& weight, int64_t strip, char* scratch,
 }  // namespace
 
 bool FusedFp8(const FusedArgs& args) {
-  return RunFused<Fp8, PanelTables>(args);
+  if (args.k == 0) return false;
+  RunFused<Fp8, PanelTables>(args);
+  return true;
 }
 int64_t FusedScratchFp8(const void* source, int64_t m) {
   return FusedScratch(*static_cast<const PackedView*>(source), m);

@@ -25,7 +25,8 @@ struct RowSource {
       : weight(weight),
         codes(static_cast<const uint8_t*>(weight.codes.pointer)) {}
 
-  // Rows [row, row + 16) from byte `byte`; absent ones are `fill`.
+  // Rows [row, row + 16) from byte `byte`; absent ones are `fill`. Fetches the
+  // rows after the next.
   void Fetch(int64_t row, int64_t byte, __m512i fill, __m512i r[16]) const {
     const int64_t size = SizeOf(weight.codes.dtype);
     const int64_t stride = weight.codes.strides[0] * size;
@@ -34,6 +35,7 @@ struct RowSource {
     const __mmask64 mask = BytesMask(weight.codes.shape[1] * size - byte);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
+      _mm_prefetch(from + (i + 32) * stride, _MM_HINT_T0);
       r[i] = i < rows ? _mm512_maskz_loadu_epi8(mask, from + i * stride) : fill;
     }
   }
@@ -41,6 +43,7 @@ struct RowSource {
   int64_t Scale(int64_t row, int64_t column) const {
     return row * weight.scales.strides[0] + column / weight.group;
   }
+  static constexpr int64_t kScaleStep = 0;  // rows: not side by side
 };
 
 template <typename Format>
@@ -51,23 +54,6 @@ struct LaneSource {
       : weight(weight),
         codes(static_cast<const uint8_t*>(weight.codes.pointer)) {}
 
-  static __m512i ToRowOrder(Mxfp4, __m512i line) {
-    const __m512i ones = _mm512_set1_epi32(0x0f0f0f0f);
-    const __m512i bytes = _mm512_set1_epi32(0x00ff00ff);
-    const auto spread = [&](__m512i half) {
-      half = _mm512_and_si512(_mm512_or_si512(half, _mm512_slli_epi32(half, 8)),
-                              bytes);
-      return _mm512_and_si512(_mm512_or_si512(half, _mm512_slli_epi32(half, 4)),
-                              ones);
-    };
-    const __m512i even =
-        spread(_mm512_and_si512(line, _mm512_set1_epi32(0xffff)));
-    const __m512i odd = spread(_mm512_srli_epi32(line, 16));
-    return _mm512_or_si512(even, _mm512_slli_epi32(odd, 4));
-  }
-  static __m512i ToRowOrder(Int4, __m512i line) { return Int4::FromLane(line); }
-  static __m512i ToRowOrder(Fp8, __m512i line) { return Fp8::FromLane(line); }
-
   void Fetch(int64_t row, int64_t byte, __m512i fill, __m512i r[16]) const {
     const int64_t units =
         (weight.in + Format::kLineColumns - 1) / Format::kLineColumns;
@@ -75,11 +61,11 @@ struct LaneSource {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
       const int64_t unit = byte / 4 + i;
-      r[i] = _mm512_setzero_si512();
-      if (unit < units) {
-        r[i] = ToRowOrder(Format{},
-                          Load(codes + 64 * (at.first + unit * at.width)));
-      }
+      const uint8_t* line = codes + 64 * (at.first + unit * at.width);
+      // The same lines of the next panel, a third at each of its strips.
+      _mm_prefetch(line + 64 * kPanelStrips * units, _MM_HINT_T0);
+      r[i] =
+          unit < units ? Format::FromLane(Load(line)) : _mm512_setzero_si512();
     }
     Transpose16(r);
     for (int64_t i = Least(16, weight.out - row); i < 16; ++i) r[i] = fill;
@@ -90,80 +76,139 @@ struct LaneSource {
     return kPackedStrip * (at.first + column / weight.group * at.width) +
            row % kPackedStrip;
   }
+  static constexpr int64_t kScaleStep = 1;
 };
 
-// A pair of rows of 4-bit codes, 128 columns from `column`: words of strips
-// [0, strips) to out + strip * stride.
-template <typename Source>
-void Pair(Mxfp4, const Source& source, int64_t row, int64_t column, __m512i a,
-          __m512i b, int64_t strips, uint32_t* out, int64_t stride) {
-  const auto* scales =
-      static_cast<const uint8_t*>(source.weight.scales.pointer);
-  const bool pair = row + 1 < source.weight.out;
-  // Byte i / 2 of a row at 16-bit lane i of it; the rows' lanes alternate.
-  const __m512i base = _mm512_set_epi32(
-      0x00470007, 0x00470007, 0x00460006, 0x00460006, 0x00450005, 0x00450005,
-      0x00440004, 0x00440004, 0x00430003, 0x00430003, 0x00420002, 0x00420002,
-      0x00410001, 0x00410001, 0x00400000, 0x00400000);
-  const __m512i shift = _mm512_set1_epi64(0x0004000400000000);
-  const __m512i table = Load(kE2m1);
-  for (int64_t t = 0; t < strips; ++t) {
-    const int64_t k = column + t * kLanes;
-    const uint8_t s0 = scales[source.Scale(row, k)];
-    const uint8_t s1 = pair ? scales[source.Scale(row + 1, k)] : s0;
-    const __m512i index = _mm512_srlv_epi16(
-        _mm512_permutex2var_epi8(
-            a,
-            _mm512_add_epi8(base, _mm512_set1_epi8(static_cast<char>(8 * t))),
-            b),
-        shift);
-    if (!IsPlainE8m0(s0) || !IsPlainE8m0(s1)) {
-      alignas(64) uint16_t code[32];
-      _mm512_store_si512(code, index);
-      for (int i = 0; i < 16; ++i) {
-        out[t * stride + i] =
-            RoundToBf16(kE2m1Value[code[2 * i] & 15] * E8m0Value(s0)) |
-            RoundToBf16(kE2m1Value[code[2 * i + 1] & 15] * E8m0Value(s1)) << 16;
-      }
+constexpr int64_t kColumns = 128;  // of a fetch of 4-bit codes
+constexpr int kGroups = 4;         // of 32 columns
+
+// Scales of 16 rows for each group of 32 columns; absent rows repeat the last.
+template <typename T, typename Source>
+void FetchScales(const Source& source, int64_t row, int64_t column,
+                 int64_t columns, T to[kGroups][16]) {
+  const T* scales = static_cast<const T*>(source.weight.scales.pointer);
+  const int64_t last = Least(16, source.weight.out - row) - 1;
+  for (int g = 0; g < kGroups && 32 * g < columns; ++g) {
+    const int64_t first = source.Scale(row, column + 32 * g);
+    if (Source::kScaleStep == 1) {
+      __builtin_memcpy(to[g], scales + first, sizeof(T) * 16);
       continue;
     }
-    const int offsets = (s0 - 252) * 128 & 0xffff;
-    const int high = (s1 - 252) * 128;
-    _mm512_store_si512(
-        out + t * stride,
-        _mm512_adds_epi16(_mm512_permutexvar_epi16(index, table),
-                          _mm512_set1_epi32(static_cast<int>(
-                              static_cast<uint32_t>(offsets) |
-                              static_cast<uint32_t>(high) << 16))));
+    const int64_t stride = source.weight.scales.strides[0];
+    for (int64_t i = 0; i < 16; ++i) {
+      to[g][i] = scales[first + Least(i, last) * stride];
+    }
+  }
+}
+
+// Byte i / 2 of a row at 16-bit lane i of it, rows alternating, for strip t.
+struct Picks {
+  uint8_t lane[8][64];
+  constexpr Picks() : lane() {
+    for (int t = 0; t < 8; ++t) {
+      for (int i = 0; i < 64; ++i) {
+        lane[t][i] = static_cast<uint8_t>(8 * t + i / 8 + (i / 2 % 2) * 64);
+      }
+    }
+  }
+};
+alignas(64) constexpr Picks kPicks;
+
+// 16 rows of 4-bit codes, 128 columns from `column`: words of strips
+// [0, strips) to out + strip * stride, one row of words a pair, `pairs` of
+// them.
+struct Block {
+  int64_t strips;
+  int64_t pairs;
+  uint32_t* out;
+  int64_t stride;
+  uint32_t* At(int64_t pair, int64_t t) const {
+    return out + t * stride + pair * kLanes;
+  }
+};
+
+inline __m512i PickNibbles(__m512i a, __m512i b, int64_t t) {
+  return _mm512_srlv_epi16(_mm512_permutex2var_epi8(a, Load(kPicks.lane[t]), b),
+                           _mm512_set1_epi64(0x0004000400000000));
+}
+
+template <typename Source>
+void Pairs(Mxfp4, const Source& source, int64_t row, int64_t column,
+           int64_t columns, const __m512i r[16], const Block& block) {
+  alignas(64) uint8_t scales[kGroups][16] = {};
+  FetchScales<uint8_t>(source, row, column, columns, scales);
+  const __mmask64 used = BytesMask(16 * ((Least(columns, kColumns) + 31) / 32));
+  const bool plain =
+      _mm512_mask_cmpgt_epu8_mask(
+          used, _mm512_sub_epi8(Load(scales), _mm512_set1_epi8(2)),
+          _mm512_set1_epi8(static_cast<char>(250))) == 0;
+  alignas(64) uint32_t offsets[kGroups][8];  // of a pair, in both halves
+  for (int g = 0; g < kGroups; ++g) {
+    const __m256i s = _mm256_cvtepu8_epi16(
+        _mm_load_si128(reinterpret_cast<const __m128i*>(scales[g])));
+    _mm256_store_si256(
+        reinterpret_cast<__m256i*>(offsets[g]),
+        _mm256_slli_epi16(_mm256_sub_epi16(s, _mm256_set1_epi16(252)), 7));
+  }
+  const __m512i table = Load(kE2m1);
+  for (int64_t p = 0; p < block.pairs; ++p) {
+    for (int64_t t = 0; t < block.strips; ++t) {
+      const __m512i index = PickNibbles(r[2 * p], r[2 * p + 1], t);
+      if (plain) {
+        _mm512_store_si512(
+            block.At(p, t),
+            _mm512_adds_epi16(
+                _mm512_permutexvar_epi16(index, table),
+                _mm512_set1_epi32(static_cast<int>(offsets[t / 2][p]))));
+        continue;
+      }
+      alignas(64) uint16_t code[32];
+      _mm512_store_si512(code, index);
+      const float s0 = E8m0Value(scales[t / 2][2 * p]);
+      const float s1 = E8m0Value(scales[t / 2][2 * p + 1]);
+      for (int i = 0; i < 16; ++i) {
+        block.At(p, t)[i] = RoundToBf16(kE2m1Value[code[2 * i] & 15] * s0) |
+                            RoundToBf16(kE2m1Value[code[2 * i + 1] & 15] * s1)
+                                << 16;
+      }
+    }
   }
 }
 
 template <typename Source>
-void Pair(Int4, const Source& source, int64_t row, int64_t column, __m512i a,
-          __m512i b, int64_t strips, uint32_t* out, int64_t stride) {
-  const View& scales = source.weight.scales;
-  const bool pair = row + 1 < source.weight.out;
-  const __m512i low = _mm512_set_epi32(0x43, 3, 0x43, 3, 0x42, 2, 0x42, 2, 0x41,
-                                       1, 0x41, 1, 0x40, 0, 0x40, 0);
-  const __m512i high = _mm512_add_epi8(low, _mm512_set1_epi8(4));
-  const __m512i shift =
-      _mm512_set_epi32(4, 4, 0, 0, 4, 4, 0, 0, 4, 4, 0, 0, 4, 4, 0, 0);
-  for (int64_t t = 0; t < strips; ++t) {
-    const int64_t k = column + t * kLanes;
-    const float s0 = ScaleValue(scales, source.Scale(row, k));
-    const float s1 = pair ? ScaleValue(scales, source.Scale(row + 1, k)) : s0;
-    const __m512 scale = _mm512_castpd_ps(_mm512_set1_pd(__builtin_bit_cast(
-        double, static_cast<uint64_t>(__builtin_bit_cast(uint32_t, s1)) << 32 |
-                    __builtin_bit_cast(uint32_t, s0))));
-    const __m512i step = _mm512_set1_epi8(static_cast<char>(8 * t));
-    const __m512i first = _mm512_srlv_epi32(
-        _mm512_permutex2var_epi8(a, _mm512_add_epi8(low, step), b), shift);
-    const __m512i second = _mm512_srlv_epi32(
-        _mm512_permutex2var_epi8(a, _mm512_add_epi8(high, step), b), shift);
-    _mm512_store_si512(
-        out + t * stride,
-        reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
-            Int4::Value(second, scale), Int4::Value(first, scale))));
+void Pairs(Int4, const Source& source, int64_t row, int64_t column,
+           int64_t columns, const __m512i r[16], const Block& block) {
+  alignas(64) float scales[kGroups][16];
+  const DType dtype = source.weight.scales.dtype;
+  if (dtype == kF32) {
+    FetchScales<float>(source, row, column, columns, scales);
+  } else {
+    alignas(64) uint16_t halves[kGroups][16];
+    FetchScales<uint16_t>(source, row, column, columns, halves);
+    for (int g = 0; g < kGroups && 32 * g < columns; ++g) {
+      const __m256i half =
+          _mm256_load_si256(reinterpret_cast<const __m256i*>(halves[g]));
+      _mm512_store_ps(scales[g], dtype == kF16
+                                     ? _mm512_cvtph_ps(half)
+                                     : _mm512_castsi512_ps(_mm512_slli_epi32(
+                                           _mm512_cvtepu16_epi32(half), 16)));
+    }
+  }
+  // 16-bit lanes to 32-bit lanes: columns 0-7 and 8-15 of a strip.
+  for (int64_t p = 0; p < block.pairs; ++p) {
+    for (int64_t t = 0; t < block.strips; ++t) {
+      const __m512i index = PickNibbles(r[2 * p], r[2 * p + 1], t);
+      double pair;
+      __builtin_memcpy(&pair, &scales[t / 2][2 * p], 8);
+      const __m512 scale = _mm512_castpd_ps(_mm512_set1_pd(pair));
+      const __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(index));
+      const __m512i high =
+          _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(index, 1));
+      _mm512_store_si512(
+          block.At(p, t),
+          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+              Int4::Value(high, scale), Int4::Value(low, scale))));
+    }
   }
 }
 
@@ -171,20 +216,18 @@ template <typename Format, typename Source>
 void Gradient4Bit(const void* packed, const PackArgs& args, __m512i fill) {
   const PackedView& weight = *static_cast<const PackedView*>(packed);
   const Source source(weight);
-  constexpr int64_t kColumns = 128;
   for (int64_t lane = 0; lane < args.num_lanes; lane += kColumns) {
     const int64_t column = args.lane_begin + lane;
-    const int64_t strips =
-        (Least(kColumns, args.num_lanes - lane) + kLanes - 1) / kLanes;
+    const int64_t columns = Least(kColumns, args.num_lanes - lane);
     uint32_t* out = args.out + lane / kLanes * args.out_stride;
     for (int64_t k = 0; k < args.num_k; k += 16) {
       __m512i r[16];
       const int64_t row = args.k_begin + k;
       source.Fetch(row, column / 2, fill, r);
-      for (int i = 0; i < 16 && k + i < args.num_k; i += 2) {
-        Pair(Format{}, source, row + i, column, r[i], r[i + 1], strips,
-             out + (k + i) / 2 * kLanes, args.out_stride);
-      }
+      Pairs(Format{}, source, row, column, columns, r,
+            Block{(columns + kLanes - 1) / kLanes,
+                  (Least(16, args.num_k - k) + 1) / 2, out + k / 2 * kLanes,
+                  args.out_stride});
     }
   }
 }

@@ -11,9 +11,8 @@ namespace {
 #include "espalier/ops/packed_matmul/internal/formats_avx512-inl.h"
 #include "espalier/ops/packed_matmul/internal/panel_avx512-inl.h"
 
-constexpr int64_t kAheadBytes = 1536;
+constexpr int64_t kAheadBytes = 6144;
 int64_t PanelScratchBytes(const PackedView& weight);
-bool Plain(const FusedArgs&) { return true; }
 struct Panel;
 void PreparePanel(const PackedView& weight, int64_t strip, char* scratch,
                   Panel* panel);
@@ -68,7 +67,9 @@ void PreparePanel(const PackedView& weight, int64_t strip, char* scratch,
 }  // namespace
 
 bool FusedInt4(const FusedArgs& args) {
-  return RunFused<Int4, PanelScales>(args);
+  if (args.k == 0) return false;
+  RunFused<Int4, PanelScales>(args);
+  return true;
 }
 int64_t FusedScratchInt4(const void* source, int64_t m) {
   return FusedScratch(*static_cast<const PackedView*>(source), m);

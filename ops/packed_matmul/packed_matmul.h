@@ -13,9 +13,12 @@ namespace espalier {
 // f64: exact decode, plain loops. f32: weights are f32(code * scale), products
 // and sums as gemm.h. bf16: weights are that value rounded once more to bf16
 // (exact for MXFP4; what compressed-tensors and DeepSeek dequantise to),
-// products exact, sums in f32; subnormal bf16 weights count as zero on
-// AVX512-BF16. Either layout, any number of rows and of threads: the same bits
-// for a row. The backward pass, dx = dy W, multiplies with the same values.
+// products exact, sums in f32; on AVX512-BF16 subnormal bf16 weights and
+// subnormal sums count as zero. Either layout, any number of rows and of
+// threads: the same bits for a row, as for Linear on the decoded weight (up to
+// 4 rows of MXFP4 carry their sums in units of the scale: there, while sums
+// stay above 2^-96). The backward pass, dx = dy W, multiplies with the same
+// values.
 // Differentiable in x; the weight has no gradient.
 // Fails: INTERNAL on a shape, dtype or device mismatch.
 Variable PackedLinear(const Variable& x, const PackedWeight& weight);

@@ -37,8 +37,8 @@ class Task {
   void Run() {
     if (RunFused()) return;
     for (int64_t block = 0; block < plan_.num_k_blocks; ++block) PackA(block);
-    for (int64_t n = n0_; n < n1_; n += kProductUnit) {
-      const int64_t columns = std::min(kProductUnit, n1_ - n);
+    for (int64_t n = n0_; n < n1_; n += plan_.unit) {
+      const int64_t columns = std::min(plan_.unit, n1_ - n);
       for (int64_t block = 0; block < plan_.num_k_blocks; ++block) {
         RunUnit(n, columns, block);
       }
@@ -102,12 +102,38 @@ class Task {
     } else {
       tile_.pack_b(pack);
     }
+    FindAhead(n, block);
     const int64_t width = int64_t{plan_.tile_vectors} * kLanes;
     for (int64_t j = 0; j < columns; j += width) {
       for (int64_t i = 0; i < num_tiles(); ++i) {
         RunTile(i, n, j, std::min(width, columns - j), block, b_stride);
       }
     }
+  }
+
+  // What is packed after the block of K at hand, if it lies in rows along K:
+  // the tiles fetch it.
+  void FindAhead(int64_t n, int64_t block) {
+    ahead_rows_ = 0;
+    if (product_.pack_b != nullptr || product_.b.k_stride != 1) return;
+    if (++block == plan_.num_k_blocks) {
+      block = 0;
+      n += plan_.unit;
+    }
+    const int64_t size = SizeOf(product_.b.dtype);
+    ahead_rows_ = std::max<int64_t>(0, std::min(plan_.unit, n1_ - n));
+    ahead_pitch_ = product_.b.lane_stride * size;
+    ahead_ = static_cast<const char*>(product_.b.data) + n * ahead_pitch_ +
+             k0(block) * size;
+  }
+  void FetchAhead(gemm::TileArgs& run) {
+    if (ahead_rows_ <= 0) return;
+    run.prefetch = ahead_;
+    run.prefetch_step = ahead_pitch_;
+    const int64_t rows =
+        std::max<int64_t>(1, run.num_words / gemm::kPrefetchLines);
+    ahead_ += rows * ahead_pitch_;
+    ahead_rows_ -= rows;
   }
 
   void RunTile(int64_t tile_index, int64_t n, int64_t j, int64_t columns,
@@ -130,18 +156,19 @@ class Task {
     run.c_stride = product_.c_stride;
     gemm::Finish finish;
     if (c_dtype_ != kF32) {  // the scratch carries the sums of the K blocks
-      run.c = partial_ + row * kProductUnit + j;
-      run.c_stride = kProductUnit;
+      run.c = partial_ + row * plan_.unit + j;
+      run.c_stride = plan_.unit;
       if (last) {
         run.store = TileStore::kFinish;
         run.finish = &finish;
         finish.partial = first ? nullptr : run.c;
-        finish.partial_stride = kProductUnit;
+        finish.partial_stride = plan_.unit;
         finish.out = out;
         finish.out_stride = product_.c_stride;
         finish.out_dtype = c_dtype_;
       }
     }
+    FetchAhead(run);
     tile_.run(run);
   }
 
@@ -153,6 +180,9 @@ class Task {
   uint32_t* packed_b_;
   float* partial_;
   int64_t m0_, rows_, n0_, n1_;
+  const char* ahead_ = nullptr;  // rows of B to fetch
+  int64_t ahead_pitch_ = 0;
+  int64_t ahead_rows_ = 0;
 };
 
 }  // namespace

@@ -33,6 +33,7 @@ struct Fused {
   bool (*run)(const FusedArgs& args) = nullptr;  // null: none
   int64_t (*scratch_bytes)(const void* source, int64_t m) = nullptr;
   int64_t most_rows = 0;  // of a product; beyond, the general way is faster
+  int64_t a_bytes = 0;    // of packed rows that a task should hold at most
 };
 
 // C [m, n] = A [m, k] B [k, n], C row-major. m, n, k >= 0; k == 0 gives zeros.
@@ -58,8 +59,7 @@ struct Products {
   DType c_dtype = kF32;
 };
 
-// Columns of C that are decoded together, and the columns of a task.
-inline constexpr int64_t kProductUnit = 96;
+// Columns of C of a task.
 inline constexpr int64_t kProductChunk = 384;
 
 // Bytes of scratch for RunProducts on a pool of num_threads.

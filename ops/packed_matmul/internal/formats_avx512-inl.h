@@ -6,6 +6,7 @@
 //   F::kLines         64-byte lines of a chunk in the lane layout
 //   F::kLineColumns   input features of a line
 //   F::Scales         of 16 output features over one chunk
+//   F::kInUnits       words are without the scale; sums follow it instead
 //   F::Words(line, scales, w)  kLineColumns / 2 words of 16 lanes: the pair
 //                     (even k low, odd k high) of each output feature
 // The value of a word is bf16(f32(code * scale)); subnormal results count as
@@ -36,6 +37,12 @@ alignas(64) constexpr uint16_t kE2m1Magnitude[32] = {
     0, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
     0, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40,
     0, 0x7d80, 0x7e00, 0x7e40, 0x7e80, 0x7ec0, 0x7f00, 0x7f40};
+// And as they are.
+alignas(64) constexpr uint16_t kE2m1Unit[32] = {
+    0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
+    0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0,
+    0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
+    0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
 constexpr float kE2m1Value[16] = {0,    0.5f,  1,  1.5f,  2,  3,  4,  6,
                                   -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 alignas(64) constexpr float kInt4Value[16] = {-8, -7, -6, -5, -4, -3, -2, -1,
@@ -77,6 +84,7 @@ inline uint32_t SplitNibbles(uint32_t word) {
 }
 
 struct Mxfp4 {
+  static constexpr bool kInUnits = false;
   static constexpr int kLines = 4;
   static constexpr int kLineColumns = 8;
   using Scales = __m512i;
@@ -96,40 +104,47 @@ struct Mxfp4 {
   }
   // The same beside dot products, which share their pipes with saturating
   // addition on Zen 4: magnitudes by an ordinary addition and a maximum that
-  // keeps zero at zero, signs apart. More instructions, fewer cycles.
+  // keeps zero at zero, signs apart. More instructions, fewer cycles. Scales
+  // stay in memory: a full tile has no register for them.
+  using Stored = __m512i;
+  static void Store(const Scales& scales, Stored* to) {
+    _mm512_store_si512(to, scales);
+  }
   template <int kPair>
-  static __m512i WordBeside(__m512i line, Scales scales) {
+  static __m512i WordBeside(const uint8_t* at, const Stored* scales) {
+    const __m512i line = Load(at);
     const __m512i index =
         kPair == 0 ? line : _mm512_srli_epi32(line, 4 * kPair);
     const __m512i sign =
         kPair == 3 ? line : _mm512_slli_epi16(line, 12 - 4 * kPair);
-    const __m512i magnitude = _mm512_max_epi16(
-        _mm512_add_epi16(_mm512_permutexvar_epi16(index, Load(kE2m1Magnitude)),
-                         scales),
-        _mm512_setzero_si512());
+    const __m512i code = _mm512_permutexvar_epi16(index, Load(kE2m1Magnitude));
+    __m512i sum;
+    asm("vpaddw %2, %1, %0" : "=v"(sum) : "v"(code), "m"(*scales));
     return _mm512_ternarylogic_epi32(
-        magnitude, sign, _mm512_set1_epi16(static_cast<int16_t>(0x8000)), 0xf8);
+        _mm512_max_epi16(sum, _mm512_setzero_si512()), sign,
+        _mm512_set1_epi16(static_cast<int16_t>(0x8000)), 0xf8);
   }
-  static void WordsBeside(__m512i line, const Scales& scales, __m512i w[4]) {
-    w[0] = WordBeside<0>(line, scales);
-    w[1] = WordBeside<1>(line, scales);
-    w[2] = WordBeside<2>(line, scales);
-    w[3] = WordBeside<3>(line, scales);
-  }
-  // Words of 8 columns in the order of memory to those of the lane layout.
+  // Words of 8 columns in the order of memory to those of the lane layout:
+  // neighbours 1, 2 and 5, 6 change places, then the middle bytes.
   static __m512i ToLane(__m512i line) {
-    const __m512i nibbles = _mm512_set1_epi32(0x0f0f0f0f);
-    const __m512i bytes = _mm512_set1_epi32(0x00ff00ff);
-    __m512i even = _mm512_and_si512(line, nibbles);
-    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(line, 4), nibbles);
-    even = _mm512_and_si512(_mm512_or_si512(even, _mm512_srli_epi32(even, 4)),
-                            bytes);
-    odd = _mm512_and_si512(_mm512_or_si512(odd, _mm512_srli_epi32(odd, 4)),
-                           bytes);
-    even = _mm512_or_si512(even, _mm512_srli_epi32(even, 8));
-    odd = _mm512_or_si512(odd, _mm512_srli_epi32(odd, 8));
-    return _mm512_mask_blend_epi16(0xaaaaaaaau, even,
-                                   _mm512_slli_epi32(odd, 16));
+    const __m512i swapped = _mm512_ternarylogic_epi32(
+        line, _mm512_srli_epi32(line, 4), _mm512_set1_epi32(0x00f000f0), 0x28);
+    const __m512i nibbles = _mm512_ternarylogic_epi32(
+        line, swapped, _mm512_slli_epi32(swapped, 4), 0x96);
+    return _mm512_shuffle_epi8(
+        nibbles, _mm512_broadcast_i32x4(_mm_setr_epi8(
+                     0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)));
+  }
+  // And back.
+  static __m512i FromLane(__m512i line) {
+    const __m512i bytes = _mm512_shuffle_epi8(
+        line, _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8,
+                                                   10, 9, 11, 12, 14, 13, 15)));
+    const __m512i swapped =
+        _mm512_ternarylogic_epi32(bytes, _mm512_srli_epi32(bytes, 4),
+                                  _mm512_set1_epi32(0x00f000f0), 0x28);
+    return _mm512_ternarylogic_epi32(bytes, swapped,
+                                     _mm512_slli_epi32(swapped, 4), 0x96);
   }
   // Words of 8 columns in the order of memory instead.
   static __m512i Pick(int pair) {  // nibbles 2 pair and 2 pair + 1
@@ -164,6 +179,7 @@ struct Mxfp4 {
 };
 
 struct Int4 {
+  static constexpr bool kInUnits = false;
   static constexpr int kLines = 4;
   static constexpr int kLineColumns = 8;
   // Scales of lanes 0 0 1 1 .. 7 7 and of 8 8 9 9 .. 15 15.
@@ -194,8 +210,27 @@ struct Int4 {
     w[2] = Word<2>(line, scales);
     w[3] = Word<3>(line, scales);
   }
-  static void WordsBeside(__m512i line, const Scales& scales, __m512i w[4]) {
-    Words(line, scales, w);
+  struct Stored {
+    __m512 low, high;
+  };
+  static void Store(const Scales& scales, Stored* to) {
+    to->low = scales.low;
+    to->high = scales.high;
+  }
+  static __m512 ValueBeside(__m512i index, const __m512* scale) {
+    const __m512 code =
+        _mm512_permutexvar_ps(index, _mm512_load_ps(kInt4Value));
+    __m512 value;
+    asm("vmulps %2, %1, %0" : "=v"(value) : "v"(code), "m"(*scale));
+    return value;
+  }
+  template <int kPair>
+  static __m512i WordBeside(const uint8_t* at, const Stored* scales) {
+    const __m512i line = Load(at);
+    const __m512i low = kPair == 0 ? line : _mm512_srli_epi32(line, 8 * kPair);
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
+        ValueBeside(_mm512_srli_epi32(line, 8 * kPair + 4), &scales->high),
+        ValueBeside(low, &scales->low)));
   }
   // Words of 8 columns, one per lane, to the two-lane words of the layout:
   // word 2c + p holds nibbles p, p + 2, .. of lane c (low) and c + 8 (high).
@@ -268,6 +303,7 @@ inline void MakeTable(float scale, E4m3Table* table) {
 }
 
 struct Fp8 {
+  static constexpr bool kInUnits = false;
   static constexpr int kLines = 8;
   static constexpr int kLineColumns = 4;
   using Scales = const E4m3Table*;
@@ -288,8 +324,13 @@ struct Fp8 {
     w[0] = _mm512_unpacklo_epi8(low, high);
     w[1] = _mm512_unpackhi_epi8(low, high);
   }
-  static void WordsBeside(__m512i line, const Scales& scales, __m512i w[2]) {
-    Words(line, scales, w);
+  using Stored = Scales;
+  static void Store(const Scales& scales, Stored* to) { *to = scales; }
+  template <int kPair>
+  static __m512i WordBeside(const uint8_t* at, const Stored* scales) {
+    __m512i w[2];
+    Words(Load(at), *scales, w);
+    return w[kPair];
   }
   // Within 16 bytes: 4 lanes of 4 columns to 2 pairs of columns of 4 lanes.
   // Its own inverse pairs with FromLane.

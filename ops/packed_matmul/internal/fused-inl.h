@@ -4,10 +4,11 @@
 //   S(panel)        what At reads
 //   At(k, t)        F::Scales of strip t for the chunk at k
 // and the format's file defines
+//   kAheadBytes     how far ahead lines are fetched: beyond the page, where the
+//     hardware stops
 //   PreparePanel(weight, strip, scratch, panel)  where the panel's lines are,
 //     laid out in the scratch first if the weight is in rows
 //   PanelScratchBytes(weight)
-//   Plain(args)     whether this way is right for all scales of the task
 
 constexpr int64_t kChunkColumns = 32;
 constexpr int64_t kPanelColumns = kPanelStrips * kPackedStrip;
@@ -73,32 +74,33 @@ inline int LinesAt(int64_t left, int lines, int columns) {
   return static_cast<int>((left + columns - 1) / columns);
 }
 
+// Sums [rows][strips][16] to C.
+inline void StoreRows(const float* sums, int strips, const FusedArgs& args,
+                      int64_t row, int64_t rows, int64_t lane) {
+  const int64_t end = args.lane_begin + args.num_lanes;
+  for (int64_t m = 0; m < rows; ++m) {
+    for (int t = 0; t < strips; ++t) {
+      const int64_t left = end - lane - t * kPackedStrip;
+      if (left <= 0) break;
+      StoreRow(args, row + m, lane + t * kPackedStrip,
+               left >= 16 ? 0xffff : static_cast<__mmask16>((1u << left) - 1),
+               _mm512_load_ps(sums + (m * strips + t) * kPackedStrip));
+    }
+  }
+}
+
 template <int M, int N>
 struct Totals {
   alignas(64) float sums[M][N][16];
   // The chain of one block of K joins the sum of those before it.
-  void Add(bool first, const __m512 (&acc)[M][N]) {
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
+  void Add(bool first, const __m512 (&acc)[N][M]) {
 #pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) {
-        _mm512_store_ps(
-            sums[m][t],
-            first ? acc[m][t]
-                  : _mm512_add_ps(_mm512_load_ps(sums[m][t]), acc[m][t]));
-      }
-    }
-  }
-  void Store(const FusedArgs& args, int64_t row, int64_t rows,
-             int64_t lane) const {
-    const int64_t end = args.lane_begin + args.num_lanes;
-    for (int64_t m = 0; m < rows; ++m) {
-      for (int t = 0; t < N; ++t) {
-        const int64_t left = end - lane - t * kPackedStrip;
-        if (left <= 0) break;
-        StoreRow(args, row + m, lane + t * kPackedStrip,
-                 left >= 16 ? 0xffff : static_cast<__mmask16>((1u << left) - 1),
-                 _mm512_load_ps(sums[m][t]));
+    for (int t = 0; t < N; ++t) {
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) {
+        __m512 sum = acc[t][m];
+        if (!first) sum = _mm512_add_ps(_mm512_load_ps(sums[m][t]), sum);
+        _mm512_store_ps(sums[m][t], sum);
       }
     }
   }
@@ -115,17 +117,33 @@ void RunLow(const Panel& panel, const FusedArgs& args, int64_t lane,
   int64_t block_end = 0;
   for (int64_t k = 0; k < args.k; k = block_end) {
     block_end = Least(k + args.k_block, args.k);
-    __m512 acc[M][N];
+    __m512 acc[N][M];
 #pragma GCC unroll 4
     for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) acc[m][t] = _mm512_setzero_ps();
+      for (int t = 0; t < N; ++t) acc[t][m] = _mm512_setzero_ps();
+    }
+    [[maybe_unused]] typename F::Scales units[N];
+    if constexpr (F::kInUnits) {
+#pragma GCC unroll 3
+      for (int t = 0; t < N; ++t) units[t] = source.At(k, t);
     }
     for (int64_t chunk = k; chunk < block_end; chunk += kChunkColumns) {
       const uint8_t* line = panel.codes + 64 * N * (chunk / F::kLineColumns);
       typename F::Scales scales[N];
 #pragma GCC unroll 3
       for (int t = 0; t < N; ++t) scales[t] = source.At(chunk, t);
+      if constexpr (F::kInUnits) {
+#pragma GCC unroll 3
+        for (int t = 0; t < N; ++t) {
+          const __m512 ratio = F::Ratio(units[t], scales[t]);
+          units[t] = scales[t];
+#pragma GCC unroll 4
+          for (int m = 0; m < M; ++m) {
+            acc[t][m] = _mm512_mul_ps(acc[t][m], ratio);
+          }
+        }
+      }
       const uint16_t* x[M];
 #pragma GCC unroll 4
       for (int m = 0; m < M; ++m) x[m] = a.At(m, chunk);
@@ -148,61 +166,79 @@ void RunLow(const Panel& panel, const FusedArgs& args, int64_t lane,
             const __m512i both = _mm512_set1_epi32(static_cast<int>(pair));
 #pragma GCC unroll 3
             for (int t = 0; t < N; ++t) {
-              acc[m][t] = Dot(acc[m][t], both, words[t][i]);
+              acc[t][m] = Dot(acc[t][m], both, words[t][i]);
             }
           }
         }
       }
     }
+    if constexpr (F::kInUnits) {
+#pragma GCC unroll 3
+      for (int t = 0; t < N; ++t) {
+#pragma GCC unroll 4
+        for (int m = 0; m < M; ++m) {
+          acc[t][m] = _mm512_mul_ps(acc[t][m], F::Unit(units[t]));
+        }
+      }
+    }
     totals.Add(k == 0, acc);
   }
-  totals.Store(args, 0, args.m, lane);
+  StoreRows(&totals.sums[0][0][0], N, args, 0, args.m, lane);
+}
+
+// A strip's words of one line from I on, one after another, each used by all
+// rows before the next is made: a full tile has registers for no more.
+template <typename F, int M, int I>
+[[gnu::always_inline]] inline void DotLine(const uint8_t* line,
+                                           const typename F::Stored* scales,
+                                           const uint32_t* x,
+                                           __m512 (&acc)[M]) {
+  const __m512i word = F::template WordBeside<I>(line, scales);
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) {
+    acc[m] = DotBroadcast(acc[m], x + I * kTileRows + m, word);
+  }
+  if constexpr (2 * (I + 1) < F::kLineColumns) {
+    if (F::kLineColumns == 8) asm("" : "+r"(line));  // not earlier
+    DotLine<F, M, I + 1>(line, scales, x, acc);
+  }
 }
 
 // M of 8 packed rows: a strip at a time, its sums reused after M others.
 template <typename F, typename S, int M, int N>
 void RunHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
              const uint32_t* a, int64_t row, int64_t rows) {
-  constexpr int kWords = F::kLineColumns / 2;
   const S source(panel);
   Totals<M, N> totals;
   int64_t block_end = 0;
   for (int64_t k = 0; k < args.k; k = block_end) {
     block_end = Least(k + args.k_block, args.k);
-    __m512 acc[M][N];
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
+    __m512 acc[N][M];
 #pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) acc[m][t] = _mm512_setzero_ps();
+    for (int t = 0; t < N; ++t) {
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) acc[t][m] = _mm512_setzero_ps();
     }
     for (int64_t chunk = k; chunk < block_end; chunk += kChunkColumns) {
       const uint8_t* line = panel.codes + 64 * N * (chunk / F::kLineColumns);
       const uint32_t* x = a + chunk / 2 * kTileRows;
-      typename F::Scales scales[N];
+      alignas(64) typename F::Stored scales[N];
 #pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) scales[t] = source.At(chunk, t);
+      for (int t = 0; t < N; ++t) F::Store(source.At(chunk, t), &scales[t]);
       const int lines = LinesAt(block_end - chunk, F::kLines, F::kLineColumns);
       for (int l = 0; l < lines; ++l) {
 #pragma GCC unroll 3
         for (int t = 0; t < N; ++t) {
-          __m512i words[kWords];
-          F::WordsBeside(Load(line + 64 * t), scales[t], words);
-#pragma GCC unroll 4
-          for (int i = 0; i < kWords; ++i) {
-#pragma GCC unroll 8
-            for (int m = 0; m < M; ++m) {
-              acc[m][t] =
-                  DotBroadcast(acc[m][t], x + i * kTileRows + m, words[i]);
-            }
-          }
+          _mm_prefetch(line + 64 * t + kAheadBytes, _MM_HINT_T0);
+          DotLine<F, M, 0>(line + 64 * t, &scales[t], x, acc[t]);
         }
         line += 64 * N;
-        x += kWords * kTileRows;
+        x += F::kLineColumns / 2 * kTileRows;
       }
     }
     totals.Add(k == 0, acc);
   }
-  totals.Store(args, row, rows, lane);
+  StoreRows(&totals.sums[0][0][0], N, args, row, rows, lane);
 }
 
 inline int64_t NumTiles(int64_t m) { return (m + kTileRows - 1) / kTileRows; }
@@ -313,41 +349,44 @@ inline char* AlignUp(char* p) {
   return p + (-reinterpret_cast<uintptr_t>(p) & 63);
 }
 
+// Up to 4 rows.
 template <typename F, typename S>
-bool RunFused(const FusedArgs& args) {
+void RunFusedLow(const FusedArgs& args) {
   const PackedView& weight = *static_cast<const PackedView*>(args.source);
-  if (args.k == 0 || !Plain(args)) return false;
   char* scratch = AlignUp(static_cast<char*>(args.scratch));
-  auto* a = reinterpret_cast<uint32_t*>(scratch);
-  if (args.m > 4) {
-    const int64_t tiles = NumTiles(args.m);
-    for (int64_t i = 0; i < tiles; ++i) {
-      const int64_t row = TileRow(args.m, i, tiles);
-      PackTile(args, row, TileRow(args.m, i + 1, tiles) - row,
-               a + i * TileWords(args.k));
-    }
-    scratch += tiles * TileWords(args.k) * 4;
-  }
   const int64_t end = args.lane_begin + args.num_lanes;
   for (int64_t lane = args.lane_begin; lane < end; lane += kPanelColumns) {
     Panel panel;
     PreparePanel(weight, lane / kPackedStrip, scratch, &panel);
-    switch (args.m) {
-      case 1:
-        RunPanelLow<F, S, 1>(panel, args, lane);
-        break;
-      case 2:
-        RunPanelLow<F, S, 2>(panel, args, lane);
-        break;
-      case 3:
-      case 4:
-        RunPanelLow<F, S, 4>(panel, args, lane);
-        break;
-      default:
-        RunPanelHigh<F, S>(panel, args, lane, a);
+    if (args.m == 1) {
+      RunPanelLow<F, S, 1>(panel, args, lane);
+    } else if (args.m == 2) {
+      RunPanelLow<F, S, 2>(panel, args, lane);
+    } else {
+      RunPanelLow<F, S, 4>(panel, args, lane);
     }
   }
-  return true;
+}
+
+template <typename F, typename S>
+void RunFused(const FusedArgs& args) {
+  if (args.m <= 4) return RunFusedLow<F, S>(args);
+  const PackedView& weight = *static_cast<const PackedView*>(args.source);
+  char* scratch = AlignUp(static_cast<char*>(args.scratch));
+  auto* a = reinterpret_cast<uint32_t*>(scratch);
+  const int64_t tiles = NumTiles(args.m);
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t row = TileRow(args.m, i, tiles);
+    PackTile(args, row, TileRow(args.m, i + 1, tiles) - row,
+             a + i * TileWords(args.k));
+  }
+  scratch += tiles * TileWords(args.k) * 4;
+  const int64_t end = args.lane_begin + args.num_lanes;
+  for (int64_t lane = args.lane_begin; lane < end; lane += kPanelColumns) {
+    Panel panel;
+    PreparePanel(weight, lane / kPackedStrip, scratch, &panel);
+    RunPanelHigh<F, S>(panel, args, lane, a);
+  }
 }
 
 inline int64_t FusedScratch(const PackedView& weight, int64_t m) {

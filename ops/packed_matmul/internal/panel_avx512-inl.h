@@ -11,8 +11,10 @@ inline void LoadRows(const PackedView& weight, int64_t strip, int64_t byte,
       static_cast<const uint8_t*>(weight.codes.pointer) + row * stride + byte;
   const int64_t rows = Least(kPackedStrip, weight.out - row);
   const __mmask64 mask = BytesMask(row_bytes - byte);
+  constexpr int64_t kAhead = 512;
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) {
+    _mm_prefetch(from + i * stride + kAhead, _MM_HINT_T0);
     lines[i] = i < rows ? _mm512_maskz_loadu_epi8(mask, from + i * stride)
                         : _mm512_setzero_si512();
   }

@@ -10,14 +10,15 @@
 namespace espalier::packed {
 
 // How one product is cut: tasks of [m_block, kProductChunk] of C, each a loop
-// over units of kProductUnit columns; tiles of tile_rows by 16 * tile_vectors.
-// A function of sizes and the tile alone.
+// over units of `unit` columns whose B is decoded together; tiles of tile_rows
+// by 16 * tile_vectors. A function of sizes and the tile alone.
 struct ProductPlan {
   int64_t k_block = 0;
   int64_t num_k_blocks = 1;
   int tile_rows = 1;
   int tile_vectors = 1;
   int64_t m_block = 1;
+  int64_t unit = 1;
   bool fused = false;
   int64_t m_tasks = 0;
   int64_t n_tasks = 0;
@@ -38,7 +39,7 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   constexpr int64_t kMostRows = 512;
   constexpr int64_t kFusedRows = 256;
   constexpr int64_t kFusedTile = 8;
-  constexpr int64_t kFewTiles = 48;  // rows up to which low wide tiles win
+  constexpr int64_t kOneTile = 8;  // rows up to which one low wide tile wins
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto round_up = [&](int64_t a, int64_t b) {
     return ceil_div(a, b) * b;
@@ -48,8 +49,8 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   const gemm::KSplit split = gemm::SplitK(product.k, tile.compute);
   plan.k_block = split.k_block;
   plan.num_k_blocks = split.num_k_blocks;
-  plan.tile_vectors =
-      std::min(product.m <= kFewTiles ? 3 : 2, tile.max_vectors);
+  plan.tile_vectors = std::min(product.m <= kOneTile ? 3 : 2, tile.max_vectors);
+  plan.unit = plan.tile_vectors == 3 ? 96 : 128;  // whole cache lines of codes
   plan.fused =
       product.fused.run != nullptr && product.m <= product.fused.most_rows;
   const int64_t most_rows = tile.rows[plan.tile_vectors];
@@ -59,7 +60,10 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
       std::max<int64_t>(
           4, std::min(kMostABytes / row_bytes, kMostRows) / most_rows) *
       most_rows;
-  if (plan.fused) block = kFusedRows;
+  if (plan.fused) {
+    block = product.fused.a_bytes / (2 * product.k + 1) / kFusedTile;
+    block = std::clamp<int64_t>(block * kFusedTile, 32, kFusedRows);
+  }
   plan.m_block = ceil_div(product.m, ceil_div(product.m, block));
   if (plan.fused) plan.m_block = round_up(plan.m_block, kFusedTile);
   const int64_t tiles = ceil_div(plan.m_block, most_rows);
@@ -69,13 +73,13 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   plan.n_tasks = ceil_div(product.n, kProductChunk);
   plan.a_bytes = round_up(tiles * tile.words(product.k) * tile.a_pitch * 4, 64);
   plan.b_bytes = tile.words(std::min(plan.k_block, product.k)) * 4 *
-                 round_up(std::min(product.n, kProductUnit), gemm::kLanes);
+                 round_up(std::min(product.n, plan.unit), gemm::kLanes);
   if (plan.fused) {
     plan.fused_bytes =
         round_up(product.fused.scratch_bytes(product.source, plan.m_block), 64);
   }
   if (plan.num_k_blocks > 1 && c_dtype != kF32) {
-    plan.partial_bytes = plan.m_block * kProductUnit * 4;
+    plan.partial_bytes = plan.m_block * plan.unit * 4;
   }
   return plan;
 }
