@@ -8,8 +8,8 @@
 #include "absl/container/flat_hash_map.h"
 
 #include "espalier/autograd/internal/accumulate.h"
-#include "espalier/autograd/internal/moved_bytes.h"
 #include "espalier/autograd/internal/recompute_node.h"
+#include "espalier/autograd/internal/recompute_source.h"
 #include "espalier/autograd/internal/state.h"
 #include "espalier/autograd/mode.h"
 #include "espalier/autograd/node.h"

@@ -1,7 +1,6 @@
 #ifndef ESPALIER_AUTOGRAD_MEMO_H_
 #define ESPALIER_AUTOGRAD_MEMO_H_
 
-#include <cstdint>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -13,29 +12,26 @@
 // that they may run in.
 namespace espalier::autograd {
 
-enum class Keep : uint8_t {
-  // Costly to compute again (matmul, attention): kept by selective regions,
-  // computed again by full ones.
-  kExpensive,
-  // A decision that the rest of the step depends on (expert ids, routing
-  // weights, dispatch counts): kept by every region, never made again.
-  kDecision,
-};
-
-// compute(), or, where a region runs again that kept the result of the first
-// run, that result: same handles, same bits. The result is what the op would
-// allocate: everything that its node saves beside its inputs, too.
+// For decisions that the rest of a step depends on: expert ids, routing
+// weights, dispatch counts. Returns compute(), or, where a full region runs for
+// the second time, what it returned the first time: same handles, same bits.
+// The decision is kept, whatever else the region gives up, and not made again.
 // Fails INTERNAL when the second run asks for other names in another order.
-std::vector<Tensor> Memo(absl::string_view name, Keep keep,
+std::vector<Tensor> Memo(absl::string_view name,
                          absl::FunctionRef<std::vector<Tensor>()> compute);
 
 // The same for one tensor.
-Tensor MemoOne(absl::string_view name, Keep keep,
-               absl::FunctionRef<Tensor()> compute);
+Tensor MemoOne(absl::string_view name, absl::FunctionRef<Tensor()> compute);
 
-// Whether a recompute region runs for the second time: what counts or logs
-// must not do so again.
+// Whether a region runs for the second time: what counts or logs must not do so
+// again.
 bool Recomputing();
+
+// Whether nodes recorded now may rely on Node::Recompute of others. An op whose
+// result can be made again from its inputs, and is larger than they are (a
+// permutation to several experts, a cast up), saves them here, beside what
+// Backward reads, and says so in CanRecompute.
+bool SavesForRecompute();
 
 }  // namespace espalier::autograd
 

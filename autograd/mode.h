@@ -19,6 +19,8 @@ struct RegionFrame;
 // project.
 struct AutogradMode {
   bool grad_enabled = true;
+  // Nodes give up what others can make again (a selective region).
+  bool selective = false;
   // The innermost recompute region that runs now.
   RegionFrame* frame = nullptr;
   // Nodes are counted here (autograd/saved.h).

@@ -6,6 +6,7 @@
 
 #include "espalier/autograd/internal/region_frame.h"
 #include "espalier/autograd/internal/state.h"
+#include "espalier/autograd/memo.h"
 #include "espalier/autograd/mode.h"
 #include "espalier/autograd/saved.h"
 #include "espalier/autograd/saved_hooks.h"
@@ -65,6 +66,9 @@ void NodeInputs::Add(const Variable& input) {
   autograd::Edge& edge = edges.emplace_back();
   if (!input) return;
   const auto& state = VariableState::Of(input);
+  if (state->source != nullptr) {
+    sources.push_back({state->value.storage_id(), state->source});
+  }
   if (state->leaf_storage) leaf_storages.push_back(state->value.storage_id());
   if (!IsFollowed(input)) return;
   followed = true;
@@ -83,6 +87,7 @@ std::shared_ptr<autograd::Node> NodeAccess::SetUp(
   node->num_outputs_ = num_outputs;
   const autograd::Region* const region = CurrentMode().region;
   if (region != nullptr) node->region_ = region->path();
+  if (CurrentMode().selective) GiveUpSaved(*node, inputs.sources);
   if (CurrentMode().saved_scope != nullptr) {
     CurrentMode().saved_scope->PackNode(*node);
   }
@@ -92,6 +97,11 @@ std::shared_ptr<autograd::Node> NodeAccess::SetUp(
 }  // namespace internal
 
 namespace autograd {
+
+Tensor Node::Recompute(int output) {
+  ESPALIER_CHECK(false, name(), ": result ", output, " is not made again");
+  return Tensor();
+}
 
 bool NeedsGrad(const Variable& input) {
   return internal::IsFollowed(input) && internal::RecordingFrame() == nullptr;
@@ -106,40 +116,82 @@ bool AnyNeedsGrad(std::initializer_list<const Variable*> inputs) {
 
 namespace {
 
-std::vector<Variable> RecordImpl(std::vector<Tensor> values,
-                                 std::unique_ptr<Node> node,
-                                 internal::NodeInputs inputs) {
-  std::vector<std::shared_ptr<internal::VariableState>> states;
+using internal::RecomputeSource;
+using internal::VariableState;
+using States = std::vector<std::shared_ptr<VariableState>>;
+
+States MakeStates(std::vector<Tensor> values, const Node& node,
+                  const internal::NodeInputs& inputs) {
+  States states;
   for (Tensor& value : values) {
-    ESPALIER_CHECK(static_cast<bool>(value), node->name(),
-                   ": result is absent");
-    auto& state =
-        states.emplace_back(std::make_shared<internal::VariableState>());
+    ESPALIER_CHECK(static_cast<bool>(value), node.name(), ": result is absent");
+    auto& state = states.emplace_back(std::make_shared<VariableState>());
     state->leaf_storage =
         absl::c_linear_search(inputs.leaf_storages, value.storage_id());
     state->needs_grad = inputs.followed && IsFloat(value.dtype());
+    for (const internal::SourcedStorage& sourced : inputs.sources) {
+      if (sourced.storage_id == value.storage_id()) {
+        state->source = sourced.source;
+      }
+    }
     state->value = std::move(value);
   }
-  if (inputs.followed) {
-    const internal::RegionFrame* const frame = internal::RecordingFrame();
-    std::shared_ptr<Node> shared;
-    if (frame == nullptr) {
-      Context& context = states.front()->value.device().context();
-      shared = internal::NodeAccess::SetUp(std::move(node), std::move(inputs),
-                                           context.NextSequence(),
-                                           static_cast<int>(states.size()));
+  return states;
+}
+
+// Gives the results that the node can make again a source, without the node
+// yet. Whether there are any. Not for results without gradient beside others
+// with: nothing would order their users before the node's own backward.
+bool MakeSources(const Node& node, const States& states, bool recorded) {
+  bool any = false;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const Tensor& value = states[i]->value;
+    if (states[i]->source != nullptr || states[i]->leaf_storage ||
+        states[i]->needs_grad != recorded ||
+        value.storage_kind() != StorageKind::kHeap ||
+        !node.CanRecompute(static_cast<int>(i))) {
+      continue;
     }
-    for (size_t i = 0; i < states.size(); ++i) {
-      if (!states[i]->needs_grad) continue;
-      states[i]->node = shared;
-      states[i]->output = static_cast<int>(i);
-      if (frame != nullptr) states[i]->made_in = frame->name;
+    auto source = std::make_shared<RecomputeSource>();
+    source->output = static_cast<int>(i);
+    source->storage_bytes = value.storage_bytes();
+    source->device = &value.device();
+    source->tag = value.device().memory_tag();
+    states[i]->source = std::move(source);
+    any = true;
+  }
+  return any;
+}
+
+std::vector<Variable> RecordImpl(std::vector<Tensor> values,
+                                 std::unique_ptr<Node> node,
+                                 internal::NodeInputs inputs) {
+  const States states = MakeStates(std::move(values), *node, inputs);
+  const internal::RegionFrame* const frame = internal::RecordingFrame();
+  const bool recorded = inputs.followed && frame == nullptr;
+  const bool made_again =
+      SavesForRecompute() && MakeSources(*node, states, recorded);
+  std::shared_ptr<Node> shared;
+  if (recorded || made_again) {
+    Context& context = states.front()->value.device().context();
+    shared = internal::NodeAccess::SetUp(std::move(node), std::move(inputs),
+                                         context.NextSequence(),
+                                         static_cast<int>(states.size()));
+  }
+  for (size_t i = 0; i < states.size(); ++i) {
+    VariableState& state = *states[i];
+    if (state.source != nullptr && state.source->node == nullptr) {
+      state.source->node = shared;
     }
+    if (!state.needs_grad) continue;
+    state.node = shared;
+    state.output = static_cast<int>(i);
+    if (frame != nullptr) state.made_in = frame->name;
   }
   std::vector<Variable> results;
   results.reserve(states.size());
-  for (auto& state : states) {
-    results.push_back(internal::VariableState::Wrap(std::move(state)));
+  for (const auto& state : states) {
+    results.push_back(VariableState::Wrap(state));
   }
   return results;
 }

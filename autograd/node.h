@@ -19,6 +19,7 @@ namespace espalier {
 namespace internal {
 struct MovedMembers;
 struct NodeAccess;
+struct RecomputedMembers;
 }  // namespace internal
 
 namespace autograd {
@@ -61,6 +62,14 @@ class Node {
   using SavedVisitor = absl::FunctionRef<void(absl::string_view, Tensor&)>;
   virtual void ForEachSaved(SavedVisitor visit) = 0;
 
+  // Cheap ops (norms, activations, gates): whether result number `output` can
+  // be made again, with the same bits, from the saved tensors. In a selective
+  // region later nodes then do not save it, and call Recompute before their
+  // Backward, which is before this node's. The result takes a storage of its
+  // own, of the same size. Asked before the node is recorded.
+  virtual bool CanRecompute(int /*output*/) const { return false; }
+  virtual Tensor Recompute(int output);
+
   // Whether the gradient of an input is wanted. Valid from Record() on.
   bool needs_grad(size_t input) const { return wanted_[input]; }
   uint64_t sequence() const { return sequence_; }
@@ -75,7 +84,9 @@ class Node {
   std::shared_ptr<const std::string> region_;  // null outside of regions
   // Storages of inputs that belong to leaf variables.
   std::vector<const void*> leaf_storages_;
-  std::shared_ptr<internal::MovedMembers> moved_;  // null for none
+  // Members that are elsewhere until the node runs; null for none.
+  std::shared_ptr<internal::MovedMembers> moved_;
+  std::shared_ptr<internal::RecomputedMembers> recomputed_;
 };
 
 // Whether the gradient of `input` will be wanted by a node recorded now: use it

@@ -20,16 +20,16 @@ namespace internal {
 
 using Role = RegionFrame::Role;
 
-RecomputeNode::RecomputeNode(autograd::RecomputePolicy policy,
-                             std::shared_ptr<const std::string> name,
+RecomputeNode::RecomputeNode(std::shared_ptr<const std::string> name,
                              autograd::RegionFn fn,
                              absl::Span<const Variable> inputs)
-    : policy_(policy), name_(std::move(name)), fn_(std::move(fn)) {
+    : name_(std::move(name)), fn_(std::move(fn)) {
   for (const Variable& input : inputs) {
     Input& kept = inputs_.emplace_back();
     if (!input) continue;
     kept.value = input.value();
     kept.leaf_storage = VariableState::Of(input)->leaf_storage;
+    kept.source = VariableState::Of(input)->source;
     AddMemoryTag(kept.value.device());
   }
 }
@@ -68,6 +68,7 @@ std::vector<Variable> RecomputeNode::MakeInputs(
     auto state = std::make_shared<VariableState>();
     state->value = std::move(inputs_[i].value);
     state->leaf_storage = inputs_[i].leaf_storage;
+    state->source = std::move(inputs_[i].source);
     state->needs_grad = edges[i].node != nullptr;
     state->node = edges[i].node;
     state->output = edges[i].output;
@@ -87,7 +88,8 @@ std::vector<Variable> RecomputeNode::Replay(
   }
   const autograd::Region region(NodeAccess::RegionOf(*this));
   const EnableGrad enable_grad;
-  RegionFrame frame{nullptr, policy_, Role::kReplaying, name_, &store_};
+  const ModeScope<bool> selective(&AutogradMode::selective, false);
+  RegionFrame frame{nullptr, Role::kReplaying, name_, &store_};
   const ModeScope<RegionFrame*> scope(&AutogradMode::frame, &frame);
   // What is saved now is read at once.
   const ModeScope<autograd::SavedTensorScope*> stay(&AutogradMode::saved_scope,
@@ -135,17 +137,16 @@ std::vector<Variable> WrapOutputs(
   return results;
 }
 
-std::vector<Variable> RunFirst(autograd::RecomputePolicy policy,
-                               absl::string_view name_text,
+std::vector<Variable> RunFirst(absl::string_view name_text,
                                absl::Span<const Variable> inputs,
                                const autograd::RegionFn& fn) {
   const auto name = std::make_shared<const std::string>(name_text);
-  auto node = std::make_unique<RecomputeNode>(policy, name, fn, inputs);
+  auto node = std::make_unique<RecomputeNode>(name, fn, inputs);
   NodeInputs node_inputs;
   for (const Variable& input : inputs) node_inputs.Add(input);
   std::vector<Variable> outputs;
   {
-    RegionFrame frame{CurrentMode().frame, policy, Role::kRecording, name,
+    RegionFrame frame{CurrentMode().frame, Role::kRecording, name,
                       &node->store()};
     const ModeScope<RegionFrame*> scope(&AutogradMode::frame, &frame);
     outputs = fn(inputs);
@@ -174,17 +175,14 @@ std::vector<Variable> Recompute(RecomputePolicy policy, absl::string_view name,
                                 absl::Span<const Variable> inputs,
                                 const RegionFn& fn) {
   const Region region(name);
-  internal::AutogradMode& mode = internal::CurrentMode();
-  if (policy == RecomputePolicy::kNone || !mode.grad_enabled) {
-    return fn(inputs);
+  const internal::ModeScope<bool> selective(
+      &internal::AutogradMode::selective,
+      policy == RecomputePolicy::kSelective);
+  if (policy == RecomputePolicy::kFull &&
+      internal::CurrentMode().grad_enabled &&
+      internal::RecordingFrame() == nullptr) {
+    return internal::RunFirst(name, inputs, fn);
   }
-  const internal::RegionFrame* const outer = internal::RecordingFrame();
-  if (outer == nullptr) return internal::RunFirst(policy, name, inputs, fn);
-  internal::RegionFrame frame{mode.frame, policy,
-                              internal::RegionFrame::Role::kThrough,
-                              outer->name, nullptr};
-  const internal::ModeScope<internal::RegionFrame*> scope(
-      &internal::AutogradMode::frame, &frame);
   return fn(inputs);
 }
 

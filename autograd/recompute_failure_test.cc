@@ -28,7 +28,6 @@ using ::testing::HasSubstr;
 
 using Inputs = absl::Span<const Variable>;
 constexpr auto kFull = RecomputePolicy::kFull;
-constexpr auto kSelective = RecomputePolicy::kSelective;
 
 absl::Status BackwardFrom(const Variable& y) {
   return internal::Guard([&] { autograd::Backward(y); });
@@ -67,11 +66,11 @@ TEST(RecomputeFailureTest, FailureOfTheFirstRunPassesThrough) {
 }
 
 // What a second run that differs is answered with.
-std::string Differs(RecomputePolicy policy, const autograd::RegionFn& first,
+std::string Differs(const autograd::RegionFn& first,
                     const autograd::RegionFn& second) {
   const Variable x = Leaf(1, 1);
   const std::vector<Variable> out =
-      Recompute(policy, "odd", {&x, 1}, [first, second](Inputs in) {
+      Recompute(kFull, "odd", {&x, 1}, [first, second](Inputs in) {
         return autograd::Recomputing() ? second(in) : first(in);
       });
   const absl::Status status = BackwardFrom(out[0]);
@@ -85,31 +84,30 @@ std::vector<Variable> Sin(Inputs in) { return {TinySin(in[0])}; }
 autograd::RegionFn Memos(std::vector<std::string> names) {
   return [names](Inputs in) {
     for (const std::string& name : names) {
-      autograd::MemoOne(name, autograd::Keep::kExpensive,
-                        [&] { return in[0].value(); });
+      autograd::MemoOne(name, [&] { return in[0].value(); });
     }
     return Sin(in);
   };
 }
 
 TEST(RecomputeFailureTest, DifferentSecondRunIsRefused) {
-  EXPECT_THAT(Differs(kSelective, Memos({"a", "b"}), Memos({"a", "c"})),
+  EXPECT_THAT(Differs(Memos({"a", "b"}), Memos({"a", "c"})),
               HasSubstr("recompute region 'odd' runs differently: c in place "
                         "of b"));
-  EXPECT_THAT(Differs(kSelective, Memos({"a"}), Memos({"a", "b"})),
+  EXPECT_THAT(Differs(Memos({"a"}), Memos({"a", "b"})),
               HasSubstr("b in place of the end"));
-  EXPECT_THAT(Differs(kSelective, Memos({"a", "b"}), Memos({"a"})),
+  EXPECT_THAT(Differs(Memos({"a", "b"}), Memos({"a"})),
               HasSubstr("it ends before b"));
-  EXPECT_THAT(Differs(kFull, Sin,
+  EXPECT_THAT(Differs(Sin,
                       [](Inputs in) {
                         return std::vector<Variable>{TinySin(in[0]), in[0]};
                       }),
               HasSubstr("2 results, before 1"));
   EXPECT_THAT(
-      Differs(kFull, Sin,
+      Differs(Sin,
               [](Inputs in) { return std::vector<Variable>{in[0].Detach()}; }),
       HasSubstr("result 0 is f64 [1] on cpu without gradient"));
-  EXPECT_THAT(Differs(kFull, Sin,
+  EXPECT_THAT(Differs(Sin,
                       [](Inputs) {
                         return std::vector<Variable>{TinySin(Leaf(2, 1))};
                       }),
@@ -121,9 +119,8 @@ TEST(RecomputeFailureTest, DifferentSecondRunIsRefused) {
       return Sin(in);
     };
   };
-  EXPECT_THAT(Differs(kFull, take(1), take(2)),
-              HasSubstr("more random numbers"));
-  EXPECT_THAT(Differs(kFull, take(2), take(1)),
+  EXPECT_THAT(Differs(take(1), take(2)), HasSubstr("more random numbers"));
+  EXPECT_THAT(Differs(take(2), take(1)),
               HasSubstr("it ends before its last random numbers"));
 }
 

@@ -42,6 +42,9 @@ std::vector<Node*> ListNodes(absl::Span<const Variable> roots) {
   }
   for (size_t next = 0; next < nodes.size(); ++next) {
     for (const Edge& edge : NodeAccess::Edges(*nodes[next])) add(edge.node);
+    const auto& given = NodeAccess::Recomputed(*nodes[next]);
+    if (given == nullptr) continue;
+    for (const auto& member : given->members) add(member.source->node);
   }
   std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) {
     return a->sequence() < b->sequence();
@@ -107,6 +110,13 @@ SavedReport CountSaved(absl::Span<const Variable> roots) {
         if (!counted.insert(member.moved.get()).second) continue;
         row.bytes.moved += member.moved->num_bytes;
         report.total.moved += member.moved->num_bytes;
+      }
+    }
+    if (const auto& given = NodeAccess::Recomputed(*node); given != nullptr) {
+      for (const internal::RecomputedMembers::Member& member : given->members) {
+        if (!counted.insert(member.source.get()).second) continue;
+        row.bytes.recomputed += member.source->storage_bytes;
+        report.total.recomputed += member.source->storage_bytes;
       }
     }
     node->ForEachSaved([&](absl::string_view, Tensor& saved) {

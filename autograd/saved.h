@@ -38,6 +38,7 @@ struct SavedBytes {
   int64_t mapped = 0;       // pages of files
   int64_t lent = 0;         // of the host application
   int64_t moved = 0;        // activations that SavedTensorHooks took away
+  int64_t recomputed = 0;   // given up in selective regions, made again
 };
 
 struct SavedReport {

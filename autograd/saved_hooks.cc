@@ -13,7 +13,7 @@ namespace espalier {
 
 namespace internal {
 
-void RestoreSaved(autograd::Node& node) {
+void RestoreMoved(autograd::Node& node) {
   std::shared_ptr<MovedMembers>& moved = NodeAccess::Moved(node);
   if (moved == nullptr) return;
   size_t index = 0;

@@ -160,11 +160,11 @@ Variable ThreeLayers(RecomputePolicy policy, const Variable& x,
 }
 
 TEST(SavedTest, RecomputedRegionsKeepLess) {
-  // Saved in a layer: its input, sin(input), a, sin(a), sin(sin(a)), b,
-  // a + b and sin(b), while it lasts.
+  // Saved in a layer: its input, sin(input), a, sin(a), sin(sin(a)), b, a + b
+  // and sin(b); what is a sine can be made again.
   const std::vector<std::pair<RecomputePolicy, int64_t>> expected{
       {RecomputePolicy::kNone, 8},
-      {RecomputePolicy::kSelective, 2},
+      {RecomputePolicy::kSelective, 3},
       {RecomputePolicy::kFull, 1}};
   int64_t last_peak = 0;
   for (const auto& [policy, per_layer] : expected) {
@@ -175,6 +175,8 @@ TEST(SavedTest, RecomputedRegionsKeepLess) {
     const Variable y = ThreeLayers(policy, x, w);
     const SavedReport report = Count(y);
     EXPECT_EQ(report.total.activations, 3 * per_layer * kBytes);
+    EXPECT_EQ(report.total.recomputed,
+              policy == RecomputePolicy::kSelective ? 3 * 5 * kBytes : 0);
     EXPECT_EQ(HeldActivations() - before,
               report.total.activations + kBytes);  // the root
     ASSERT_EQ(report.rows.size(), 2u);

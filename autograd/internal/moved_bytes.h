@@ -30,9 +30,9 @@ struct MovedMembers {
   std::vector<Member> members;
 };
 
-// Gives the node its saved tensors back. A storage stays on the device until
-// the last node that saved it has run.
-void RestoreSaved(autograd::Node& node);
+// Brings the node's members back. A storage stays on the device until the last
+// node that saved it has run.
+void RestoreMoved(autograd::Node& node);
 
 }  // namespace espalier::internal
 

@@ -13,12 +13,11 @@
 
 namespace espalier::internal {
 
-// A region after its first run. It has no gradients of its own: the walk puts
-// the nodes of the second run in its place.
+// A full region after its first run. It has no gradients of its own: the walk
+// puts the nodes of the second run in its place.
 class RecomputeNode final : public autograd::Node {
  public:
-  RecomputeNode(autograd::RecomputePolicy policy,
-                std::shared_ptr<const std::string> name, autograd::RegionFn fn,
+  RecomputeNode(std::shared_ptr<const std::string> name, autograd::RegionFn fn,
                 absl::Span<const Variable> inputs);
   absl::string_view name() const override { return *name_; }
   std::vector<Tensor> Backward(absl::Span<const Tensor> dy) override;
@@ -34,10 +33,10 @@ class RecomputeNode final : public autograd::Node {
   struct Input {
     Tensor value;  // absent for an absent input
     bool leaf_storage = true;
+    std::shared_ptr<RecomputeSource> source;
   };
   std::vector<Variable> MakeInputs(const std::vector<autograd::Edge>& edges);
 
-  const autograd::RecomputePolicy policy_;
   const std::shared_ptr<const std::string> name_;
   autograd::RegionFn fn_;
   std::vector<Input> inputs_;

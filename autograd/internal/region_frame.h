@@ -7,10 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
-
-#include "espalier/autograd/memo.h"
-#include "espalier/autograd/recompute.h"
 #include "espalier/autograd/rng_stream.h"
 #include "espalier/runtime/tensor.h"
 
@@ -28,23 +24,22 @@ struct MemoStore {
   size_t next_run = 0;
 };
 
-// A run of a region's fn; the frames of a thread form a stack.
+// A run of a full region's fn; the frames of a thread form a stack. Regions
+// inside a first run are plain calls, so that at most one frame records; a walk
+// starts outside of all, so that at most one, the first, replays.
 struct RegionFrame {
   enum class Role : uint8_t {
-    kThrough,    // inside the first run of an outer region
     kRecording,  // first run: no nodes, results know whether they need grad
     kReplaying,  // second run: nodes are recorded
   };
   RegionFrame* parent;
-  autograd::RecomputePolicy policy;
   Role role;
   // Its name; the object also tells which run a variable was made in.
   std::shared_ptr<const std::string> name;
-  MemoStore* store;  // null for kThrough
+  MemoStore* store;
 };
 
-// The region whose first run this is, the outermost one; null when nodes are
-// recorded.
+// The region whose first run this is; null when nodes are recorded.
 const RegionFrame* RecordingFrame();
 
 }  // namespace espalier::internal

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/autograd/internal/recompute_source.h"
 #include "espalier/autograd/node.h"
 #include "espalier/autograd/variable.h"
 
@@ -23,6 +24,8 @@ struct VariableState {
   // Of a result that needs a gradient, made in the first run of a recompute
   // region: which one. No node is recorded there.
   std::shared_ptr<const std::string> made_in;
+  // Of a result in a selective region, or a view of one: how to make it again.
+  std::shared_ptr<RecomputeSource> source;
 
   static const std::shared_ptr<VariableState>& Of(const Variable& variable) {
     return variable.state_;
@@ -46,6 +49,7 @@ struct NodeInputs {
   std::vector<autograd::Edge> edges;  // one per input, empty where not followed
   bool followed = false;              // any of them
   std::vector<const void*> leaf_storages;
+  std::vector<SourcedStorage> sources;
 };
 
 struct NodeAccess {
@@ -66,6 +70,9 @@ struct NodeAccess {
   }
   static std::shared_ptr<MovedMembers>& Moved(autograd::Node& node) {
     return node.moved_;
+  }
+  static std::shared_ptr<RecomputedMembers>& Recomputed(autograd::Node& node) {
+    return node.recomputed_;
   }
   // Takes the node over for a graph. Graphs of any depth are taken apart
   // without recursion, whatever their nodes own.

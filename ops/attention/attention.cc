@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "espalier/autograd/memo.h"
 #include "espalier/autograd/node.h"
 #include "espalier/ops/attention/internal/kernels.h"
 #include "espalier/runtime/context.h"
@@ -175,11 +174,10 @@ Variable Attention(const Variable& q, const Variable& k, const Variable& v,
   node->mask.soft_cap = options.soft_cap;
   node->mask.scale =
       options.scale.value_or(1 / std::sqrt(static_cast<double>(qv.dim(2))));
-  std::vector<Tensor> kept = autograd::Memo(
-      "attention", autograd::Keep::kExpensive, [&] { return Forward(*node); });
-  node->o = kept[0];
-  node->lse = std::move(kept[1]);
-  return autograd::Record(std::move(kept[0]), std::move(node),
+  std::vector<Tensor> results = Forward(*node);
+  node->o = results[0];
+  node->lse = std::move(results[1]);
+  return autograd::Record(std::move(results[0]), std::move(node),
                           {&q, &k, &v, &sinks});
 }
 

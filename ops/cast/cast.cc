@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "espalier/autograd/memo.h"
 #include "espalier/autograd/node.h"
 #include "espalier/ops/cast/internal/kernels.h"
 #include "espalier/runtime/kernel.h"
@@ -23,13 +24,17 @@ constexpr Kernel<cast::Args> kToF16[] = {
     {kCpu, kF64, cast::Ref}, {kCpu, kF32, cast::Ref}, {kCpu, kBF16, cast::Ref}};
 
 struct CastNode final : autograd::Node {
-  explicit CastNode(DType from) : from(from) {}
+  CastNode(DType from, DType to, Tensor x)
+      : from(from), to(to), x(std::move(x)) {}
   absl::string_view name() const override { return "cast"; }
-  void ForEachSaved(SavedVisitor) override {}
+  void ForEachSaved(SavedVisitor visit) override { visit("x", x); }
   std::vector<Tensor> Backward(absl::Span<const Tensor> dy) override {
     return {Cast(dy[0], from)};
   }
-  const DType from;
+  bool CanRecompute(int) const override { return static_cast<bool>(x); }
+  Tensor Recompute(int) override { return Cast(x, to); }
+  const DType from, to;
+  Tensor x;  // absent unless a region makes the wider result again
 };
 
 }  // namespace
@@ -60,8 +65,12 @@ Tensor Cast(const Tensor& x, DType dtype) {
 
 Variable Cast(const Variable& x, DType dtype) {
   if (x.dtype() == dtype) return x;
-  return autograd::Record(Cast(x.value(), dtype),
-                          std::make_unique<CastNode>(x.dtype()), {&x});
+  const bool save =
+      autograd::SavesForRecompute() && SizeOf(dtype) > SizeOf(x.dtype());
+  return autograd::Record(
+      Cast(x.value(), dtype),
+      std::make_unique<CastNode>(x.dtype(), dtype, save ? x.value() : Tensor()),
+      {&x});
 }
 
 }  // namespace espalier

@@ -53,6 +53,15 @@ TEST(CastTest, GradientIsCastBackAndSameDtypeIsTheSame) {
   EXPECT_TRUE(Cast(x, kF32).value().SharesStorage(x.value()));
 }
 
+TEST(CastTest, WiderResultIsMadeAgain) {
+  for (const test::Target& target : test::Targets()) {
+    const DType wider = target.dtype == kBF16 ? kF32 : kF64;
+    EXPECT_TRUE(test::SameBitsWhenRecomputed(
+        [wider](const std::vector<Variable>& in) { return Cast(in[0], wider); },
+        target, {{5, 7}}));
+  }
+}
+
 TEST(CastTest, RefusesIntegers) {
   const Tensor x = Tensor::Zeros(test::Cpu(), {2}, kI32);
   EXPECT_EQ(internal::Guard([&] { Cast(x, kF32); }).code(),

@@ -6,7 +6,6 @@
 
 #include "absl/strings/string_view.h"
 
-#include "espalier/autograd/memo.h"
 #include "espalier/autograd/node.h"
 #include "espalier/ops/matmul/internal/kernels.h"
 #include "espalier/runtime/context.h"
@@ -143,12 +142,9 @@ Variable Multiply(const Variable& a, const Variable& b, const Variable& bias,
                             av.shape().dims().end() - 2);
   dims.push_back(form.transpose_a ? av.dim(-1) : av.dim(-2));
   dims.push_back(op_b.dim(-1));
-  const Tensor c = autograd::MemoOne("matmul", autograd::Keep::kExpensive, [&] {
-    Tensor product = Tensor::Empty(av.device(), Shape(dims), out_dtype);
-    Product("matmul", op_a, op_b, bias_value, form.alpha,
-            form.shared_b ? AsMatrix(product) : product);
-    return product;
-  });
+  const Tensor c = Tensor::Empty(av.device(), Shape(dims), out_dtype);
+  Product("matmul", op_a, op_b, bias_value, form.alpha,
+          form.shared_b ? AsMatrix(c) : c);
   auto node = std::make_unique<MatMulNode>();
   node->form = form;
   node->a_shape = av.shape();

@@ -25,14 +25,27 @@ constexpr Kernel<rms_norm::BackwardArgs> kBackward[] = {
 };
 
 struct RmsNormNode final : autograd::Node {
-  RmsNormNode(Tensor x, Tensor weight, Tensor gate, Tensor rstd,
-              NormWeight form, NormGate activation)
+  RmsNormNode(Tensor x, Tensor weight, Tensor gate, double eps, NormWeight form,
+              NormGate activation)
       : x(std::move(x)),
         weight(std::move(weight)),
         gate(std::move(gate)),
-        rstd(std::move(rstd)),
+        eps(eps),
         form(form),
         activation(activation) {}
+  // Returns y and sets rstd, the same bits each time.
+  Tensor Forward() {
+    const int64_t rows = x.dim(-1) == 0 ? 0 : x.num_elements() / x.dim(-1);
+    Tensor y = EmptyLike(x);
+    rstd = Tensor::Empty(x.device(), {rows}, WideOf(x.dtype()));
+    Launch("rms_norm", kForward, x,
+           rms_norm::ForwardArgs{x.view(), weight.view(), gate.view(), eps,
+                                 form, activation, y.view(), rstd.view()},
+           {&x, &weight, &gate}, {&y, &rstd});
+    return y;
+  }
+  bool CanRecompute(int) const override { return true; }
+  Tensor Recompute(int) override { return Forward(); }
   absl::string_view name() const override { return "rms_norm"; }
   void ForEachSaved(SavedVisitor visit) override {
     visit("x", x);
@@ -63,6 +76,7 @@ struct RmsNormNode final : autograd::Node {
     return gradients;
   }
   Tensor x, weight, gate, rstd;  // [.., H], [H], [.., H] or absent, [rows]
+  const double eps;
   const NormWeight form;
   const NormGate activation;
 };
@@ -81,14 +95,8 @@ Variable Norm(const Variable& x, const Variable& weight, const Variable* gate,
   ESPALIER_CHECK(!gv || (gv.shape() == xv.shape() && gv.dtype() == xv.dtype() &&
                          gv.is_contiguous()),
                  "gate is ", ToString(gv), " for x ", ToString(xv));
-  const int64_t rows = xv.dim(-1) == 0 ? 0 : xv.num_elements() / xv.dim(-1);
-  Tensor y = EmptyLike(xv);
-  Tensor rstd = Tensor::Empty(xv.device(), {rows}, WideOf(xv.dtype()));
-  Launch("rms_norm", kForward, xv,
-         rms_norm::ForwardArgs{xv.view(), wv.view(), gv.view(), eps, form,
-                               activation, y.view(), rstd.view()},
-         {&xv, &wv, &gv}, {&y, &rstd});
-  auto node = std::make_unique<RmsNormNode>(xv, wv, gv, rstd, form, activation);
+  auto node = std::make_unique<RmsNormNode>(xv, wv, gv, eps, form, activation);
+  Tensor y = node->Forward();
   if (gate == nullptr) {
     return autograd::Record(std::move(y), std::move(node), {&x, &weight});
   }

@@ -81,6 +81,14 @@ TEST_P(RmsNormTest, SameBitsForAllThreads) {
   }
 }
 
+TEST_P(RmsNormTest, SameBitsWhenRecomputed) {
+  for (const Form& form : Forms()) {
+    EXPECT_TRUE(test::SameBitsWhenRecomputed(form.fn, GetParam(),
+                                             InputsOf(form, {5, 64})))
+        << form.name;
+  }
+}
+
 TEST(RmsNormGradTest, MatchesCentralDifferenceInF64) {
   for (const Form& form : Forms()) {
     std::vector<Variable> in = {test::Normal({3, 7}, 1), test::Normal({7}, 2)};

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/autograd/memo.h"
 #include "espalier/autograd/node.h"
 #include "espalier/ops/swiglu/internal/kernels.h"
 #include "espalier/runtime/kernel.h"
@@ -23,6 +24,14 @@ constexpr Kernel<swiglu::BackwardArgs> kBackward[] = {
     {kCpu, kBF16, swiglu::BackwardCpu<BFloat16>},
 };
 
+Tensor Forward(Activation activation, const Tensor& gate, const Tensor& up) {
+  Tensor y = EmptyLike(gate);
+  Launch("gated_activation", kForward, gate,
+         swiglu::ForwardArgs{activation, gate.view(), up.view(), y.view()},
+         {&gate, &up}, {&y});
+  return y;
+}
+
 struct GatedActivationNode final : autograd::Node {
   GatedActivationNode(Activation activation, Tensor gate, Tensor up)
       : activation(activation), gate(std::move(gate)), up(std::move(up)) {}
@@ -41,8 +50,11 @@ struct GatedActivationNode final : autograd::Node {
            {&dy, &gate, &up}, {&dgate, &dup});
     return {std::move(dgate), std::move(dup)};
   }
+  bool CanRecompute(int) const override { return static_cast<bool>(up); }
+  Tensor Recompute(int) override { return Forward(activation, gate, up); }
   const Activation activation;
-  Tensor gate, up;  // up is absent unless gate needs a gradient
+  // up is absent unless gate needs a gradient or a region recomputes.
+  Tensor gate, up;
 };
 
 }  // namespace
@@ -58,15 +70,12 @@ Variable GatedActivation(Activation activation, const Variable& gate,
                  " for gate ", ToString(gv.shape()));
   ESPALIER_CHECK(gv.dtype() == uv.dtype(), "up is ", ToString(uv.dtype()),
                  " for gate ", ToString(gv.dtype()));
-  Tensor y = EmptyLike(gv);
-  Launch("gated_activation", kForward, gv,
-         swiglu::ForwardArgs{activation, gv.view(), uv.view(), y.view()},
-         {&gv, &uv}, {&y});
-  return autograd::Record(
-      std::move(y),
-      std::make_unique<GatedActivationNode>(
-          activation, gv, autograd::NeedsGrad(gate) ? uv : Tensor()),
-      {&gate, &up});
+  const bool save_up =
+      autograd::NeedsGrad(gate) || autograd::SavesForRecompute();
+  return autograd::Record(Forward(activation, gv, uv),
+                          std::make_unique<GatedActivationNode>(
+                              activation, gv, save_up ? uv : Tensor()),
+                          {&gate, &up});
 }
 
 }  // namespace espalier

@@ -35,6 +35,11 @@ TEST_P(SwiGluTest, SameBitsForAllThreads) {
                                           {{1201, 131}, {1201, 131}}));
 }
 
+TEST_P(SwiGluTest, SameBitsWhenRecomputed) {
+  EXPECT_TRUE(test::SameBitsWhenRecomputed(Gated(Activation::kSilu), GetParam(),
+                                           {{13, 37}, {13, 37}}));
+}
+
 TEST(SwiGluGradTest, MatchesCentralDifferenceInF64) {
   for (const Activation activation : kAll) {
     EXPECT_TRUE(test::GradCheck(

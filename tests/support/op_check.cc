@@ -1,13 +1,18 @@
 #include "espalier/tests/support/op_check.h"
 
 #include <cmath>
+#include <memory>
 #include <random>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/autograd/backward.h"
 #include "espalier/autograd/mode.h"
+#include "espalier/autograd/node.h"
+#include "espalier/autograd/recompute.h"
+#include "espalier/autograd/saved.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/guard.h"
 
@@ -308,6 +313,60 @@ std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
         result = SameBits(got.gradients[i], want.gradients[i],
                           absl::StrCat("gradient of input ", i, where));
       }
+    }
+    return result;
+  });
+}
+
+namespace {
+
+// Saves its input y; its gradient is dy * y.
+struct SaveNode final : autograd::Node {
+  explicit SaveNode(Tensor y) : y(std::move(y)) {}
+  absl::string_view name() const override { return "save"; }
+  void ForEachSaved(SavedVisitor visit) override { visit("y", y); }
+  std::vector<Tensor> Backward(absl::Span<const Tensor> dy) override {
+    std::vector<double> product = ToDoubles(y);
+    const std::vector<double> d = ToDoubles(dy[0]);
+    for (size_t i = 0; i < d.size(); ++i) product[i] *= d[i];
+    return {FromDoubles(y.device(), y.shape(), y.dtype(), product)};
+  }
+  Tensor y;
+};
+
+Outcome RunSaved(const Fn& fn, const Target& target,
+                 autograd::RecomputePolicy policy, bool given_up,
+                 const std::vector<Variable>& inputs) {
+  const Fn saved = [&](const std::vector<Variable>& in) {
+    Variable y = autograd::RecomputeOne(
+        policy, "op", in, [&](absl::Span<const Variable> region) {
+          const Variable made = fn({region.begin(), region.end()});
+          return autograd::Record(
+              made.value(), std::make_unique<SaveNode>(made.value()), {&made});
+        });
+    ESPALIER_CHECK(
+        (autograd::CountSaved({&y, 1}).total.recomputed > 0) == given_up,
+        given_up ? "the result is saved" : "the result is given up");
+    return y;
+  };
+  return RunOn(saved, ContextFor(target.isa, 2).cpu(), target.dtype,
+               target.dtype, inputs);
+}
+
+}  // namespace
+
+::testing::AssertionResult SameBitsWhenRecomputed(
+    const Fn& fn, const Target& target, const std::vector<Shape>& shapes) {
+  return Guarded([&] {
+    const std::vector<Variable> inputs = NormalInputs(shapes);
+    const Outcome want =
+        RunSaved(fn, target, autograd::RecomputePolicy::kNone, false, inputs);
+    const Outcome got = RunSaved(
+        fn, target, autograd::RecomputePolicy::kSelective, true, inputs);
+    auto result = SameBits(got.value, want.value, "value");
+    for (size_t i = 0; result && i < inputs.size(); ++i) {
+      result = SameBits(got.gradients[i], want.gradients[i],
+                        absl::StrCat("gradient of input ", i));
     }
     return result;
   });

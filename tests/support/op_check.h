@@ -49,6 +49,12 @@ Tensor FromDoubles(Device& device, const Shape& shape, DType dtype,
 ::testing::AssertionResult SameBitsForAllThreads(
     const Fn& fn, const Target& target, const std::vector<Variable>& inputs);
 
+// For an op with CanRecompute: a later node that saves fn's result gets it made
+// again in a selective region, and value and gradients are the bits of a run
+// that saved it. Fails also where nothing was given up.
+::testing::AssertionResult SameBitsWhenRecomputed(
+    const Fn& fn, const Target& target, const std::vector<Shape>& shapes);
+
 // Each once per Target.
 class OpTest : public ::testing::TestWithParam<Target> {};
 

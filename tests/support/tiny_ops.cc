@@ -94,12 +94,8 @@ Variable TinyMul(const Variable& a, const Variable& b) {
 }
 
 Variable TinyExpensive(const Variable& a, const Variable& b, int* runs) {
-  Tensor product =
-      autograd::MemoOne("tiny_expensive", autograd::Keep::kExpensive, [&] {
-        ++*runs;
-        return Zip(a.value(), b.value(), Times);
-      });
-  return RecordProduct(std::move(product), a, b);
+  ++*runs;
+  return TinyMul(a, b);
 }
 
 Variable TinyDropout(const Variable& x, autograd::RngStream& rng) {
@@ -114,7 +110,7 @@ Variable TinyDropout(const Variable& x, autograd::RngStream& rng) {
 }
 
 Variable TinyRoute(const Variable& x) {
-  Tensor mask = autograd::MemoOne("tiny_route", autograd::Keep::kDecision, [&] {
+  Tensor mask = autograd::MemoOne("tiny_route", [&] {
     const std::vector<double> v = ToDoubles(x.value());
     size_t i = 0;
     return Zip(x.value(), Tensor(), [&](double, double) {
@@ -129,17 +125,19 @@ Variable TinyRoute(const Variable& x) {
 }
 
 Variable TinySin(const Variable& x) {
-  Tensor y =
-      Zip(x.value(), Tensor(), [](double v, double) { return std::sin(v); });
+  const auto sin = [](const Tensor& v) {
+    return Zip(v, Tensor(), [](double e, double) { return std::sin(e); });
+  };
   return autograd::Record(
-      std::move(y),
+      sin(x.value()),
       std::make_unique<TinyNode>(
           "tiny_sin", std::vector<Tensor>{x.value()},
           [](TinyNode& node, absl::Span<const Tensor> dy) {
             return std::vector<Tensor>{
                 Zip(dy[0], node.saved[0],
                     [](double d, double v) { return d * std::cos(v); })};
-          }),
+          },
+          [sin](TinyNode& node) { return sin(node.saved[0]); }),
       {&x});
 }
 

@@ -20,12 +20,11 @@ namespace espalier::test {
 Variable TinyAdd(const Variable& a, const Variable& b);
 // a * b; saves what the wanted gradients need.
 Variable TinyMul(const Variable& a, const Variable& b);
-// sin(x); saves x.
+// sin(x); saves x, and can be made again.
 Variable TinySin(const Variable& x);
 // {2 x, 3 x}; saves nothing.
 std::vector<Variable> TinyFan(const Variable& x);
-// a * b as an op that is dear to compute: its result goes through
-// autograd::Memo, and *runs counts how often it was computed.
+// a * b; *runs counts how often it was computed.
 Variable TinyExpensive(const Variable& a, const Variable& b, int* runs);
 // x with elements set to 0 by the numbers of rng, the others doubled.
 Variable TinyDropout(const Variable& x, autograd::RngStream& rng);
@@ -38,10 +37,13 @@ class TinyNode final : public autograd::Node {
  public:
   using BackwardFn =
       std::function<std::vector<Tensor>(TinyNode&, absl::Span<const Tensor>)>;
-  TinyNode(std::string name, std::vector<Tensor> saved, BackwardFn backward)
+  using RecomputeFn = std::function<Tensor(TinyNode&)>;
+  TinyNode(std::string name, std::vector<Tensor> saved, BackwardFn backward,
+           RecomputeFn recompute = nullptr)
       : saved(std::move(saved)),
         name_(std::move(name)),
-        backward_(std::move(backward)) {}
+        backward_(std::move(backward)),
+        recompute_(std::move(recompute)) {}
   absl::string_view name() const override { return name_; }
   std::vector<Tensor> Backward(absl::Span<const Tensor> dy) override {
     return backward_(*this, dy);
@@ -49,11 +51,14 @@ class TinyNode final : public autograd::Node {
   void ForEachSaved(SavedVisitor visit) override {
     for (Tensor& tensor : saved) visit("saved", tensor);
   }
+  bool CanRecompute(int) const override { return recompute_ != nullptr; }
+  Tensor Recompute(int) override { return recompute_(*this); }
   std::vector<Tensor> saved;
 
  private:
   const std::string name_;
   const BackwardFn backward_;
+  const RecomputeFn recompute_;
 };
 
 // fn(a[i], b[i]) in a new tensor; b may be absent, and then is read as 0.
