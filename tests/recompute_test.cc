@@ -13,8 +13,10 @@
 
 #include "espalier/autograd/backward.h"
 #include "espalier/autograd/offload.h"
+#include "espalier/autograd/rng_stream.h"
 #include "espalier/autograd/saved.h"
 #include "espalier/ops/attention/attention.h"
+#include "espalier/ops/dropout/dropout.h"
 #include "espalier/ops/elementwise/elementwise.h"
 #include "espalier/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "espalier/ops/matmul/matmul.h"
@@ -110,7 +112,8 @@ class Model {
   }
 
   Variable Run(const LoraLinear& linear, const Variable& x) const {
-    const Variable low = Linear(x, linear.lora_a, {}, kF32);
+    const Variable dropped = Dropout(x, 0.2, *stream_);
+    const Variable low = Linear(dropped, linear.lora_a, {}, kF32);
     return AddScaled(Linear(x, linear.weight),
                      Linear(low, linear.lora_b, {}, dtype_), 0.5);
   }
@@ -146,6 +149,8 @@ class Model {
   Variable head_, x_;
   Tensor positions_, labels_;
   std::vector<Variable> parameters_;
+  std::unique_ptr<autograd::RngStream> stream_ =
+      std::make_unique<autograd::RngStream>(Rng{3, 4});
 };
 
 struct Outcome {

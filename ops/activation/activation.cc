@@ -23,6 +23,13 @@ constexpr Kernel<activation::BackwardArgs> kBackward[] = {
     {kCpu, kBF16, activation::BackwardCpu<BFloat16>},
 };
 
+Tensor Forward(Activation activation, const Tensor& x) {
+  Tensor y = EmptyLike(x);
+  Launch("activation", kForward, x,
+         activation::ForwardArgs{activation, x.view(), y.view()}, {&x}, {&y});
+  return y;
+}
+
 struct ActivationNode final : autograd::Node {
   ActivationNode(Activation activation, Tensor x)
       : activation(activation), x(std::move(x)) {}
@@ -36,6 +43,8 @@ struct ActivationNode final : autograd::Node {
            {&dy, &x}, {&dx});
     return {std::move(dx)};
   }
+  bool CanRecompute(int) const override { return true; }
+  Tensor Recompute(int) override { return Forward(activation, x); }
   const Activation activation;
   Tensor x;
 };
@@ -45,11 +54,9 @@ struct ActivationNode final : autograd::Node {
 Variable Activate(Activation activation, const Variable& x) {
   const Tensor& xv = x.value();
   ESPALIER_CHECK(xv.is_contiguous(), "x is strided ", ToString(xv));
-  Tensor y = EmptyLike(xv);
-  Launch("activation", kForward, xv,
-         activation::ForwardArgs{activation, xv.view(), y.view()}, {&xv}, {&y});
-  return autograd::Record(
-      std::move(y), std::make_unique<ActivationNode>(activation, xv), {&x});
+  return autograd::Record(Forward(activation, xv),
+                          std::make_unique<ActivationNode>(activation, xv),
+                          {&x});
 }
 
 }  // namespace espalier

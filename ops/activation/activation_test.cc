@@ -48,6 +48,11 @@ TEST_P(ActivationTest, SameBitsForAllThreads) {
   }
 }
 
+TEST_P(ActivationTest, SameBitsWhenRecomputed) {
+  EXPECT_TRUE(test::SameBitsWhenRecomputed(Op(Activation::kSilu), GetParam(),
+                                           {{13, 37}}));
+}
+
 TEST(ActivationGradTest, MatchesCentralDifferenceInF64) {
   for (const Activation activation : kAll) {
     EXPECT_TRUE(test::GradCheck(Op(activation), {test::Normal({3, 7}, 1)}))

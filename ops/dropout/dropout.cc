@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/autograd/memo.h"
 #include "espalier/autograd/node.h"
 #include "espalier/ops/dropout/internal/kernels.h"
 #include "espalier/runtime/kernel.h"
@@ -32,15 +33,18 @@ Tensor Drop(absl::string_view op, const Tensor& x,
 }
 
 struct DropoutNode final : autograd::Node {
-  DropoutNode(const autograd::RandomRun& run, double rate)
-      : run(run), rate(rate) {}
+  DropoutNode(const autograd::RandomRun& run, double rate, Tensor x)
+      : run(run), rate(rate), x(std::move(x)) {}
   absl::string_view name() const override { return "dropout"; }
-  void ForEachSaved(SavedVisitor) override {}
+  void ForEachSaved(SavedVisitor visit) override { visit("x", x); }
   std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
     return {Drop("dropout.backward", dys[0], run, rate)};
   }
+  bool CanRecompute(int) const override { return static_cast<bool>(x); }
+  Tensor Recompute(int) override { return Drop("dropout", x, run, rate); }
   const autograd::RandomRun run;
   const double rate;
+  Tensor x;  // absent unless a region makes the result again
 };
 
 }  // namespace
@@ -52,8 +56,12 @@ Variable Dropout(const Variable& x, double rate, autograd::RngStream& stream) {
   if (rate == 0) return x;
   const autograd::RandomRun run =
       stream.Take(static_cast<uint64_t>(xv.num_elements()));
+  // Several adapters each drop elements of one x: that is one tensor to save,
+  // or none, in place of one for each.
+  const Tensor saved = autograd::SavesForRecompute() ? xv : Tensor();
   return autograd::Record(Drop("dropout", xv, run, rate),
-                          std::make_unique<DropoutNode>(run, rate), {&x});
+                          std::make_unique<DropoutNode>(run, rate, saved),
+                          {&x});
 }
 
 }  // namespace espalier

@@ -11,7 +11,8 @@ namespace espalier {
 // and then becomes x / (1 - rate); otherwise it is 0.
 //   x f64 | f32 | bf16, contiguous   0 <= rate < 1   returns x's shape
 // Rate 0 returns x and takes no numbers. Saves nothing: backward draws the same
-// numbers again. Fails: INTERNAL on a strided x or another rate.
+// numbers again; x in a selective region. Fails: INTERNAL on a strided x or
+// another rate.
 Variable Dropout(const Variable& x, double rate, autograd::RngStream& stream);
 
 }  // namespace espalier

@@ -33,6 +33,10 @@ TEST_P(DropoutTest, SameBitsForAllThreads) {
   EXPECT_TRUE(test::SameBitsForAllThreads(Drop, GetParam(), {{1201, 131}}));
 }
 
+TEST_P(DropoutTest, SameBitsWhenRecomputed) {
+  EXPECT_TRUE(test::SameBitsWhenRecomputed(Drop, GetParam(), {{13, 37}}));
+}
+
 TEST(DropoutGradTest, MatchesCentralDifferenceInF64) {
   EXPECT_TRUE(test::GradCheck(Drop, {test::Normal({3, 7}, 1)}));
   EXPECT_FALSE(Drop({test::Frozen(test::Normal({3, 7}, 1))}).needs_grad());
