@@ -173,7 +173,8 @@ class Writer {
   void NewLine(int depth) {
     if (indent_ <= 0) return;
     text_ += '\n';
-    text_.append(static_cast<size_t>(indent_ * depth), ' ');
+    text_.append(static_cast<size_t>(indent_) * static_cast<size_t>(depth),
+                 ' ');
   }
 
   const int indent_;

@@ -19,7 +19,7 @@ namespace espalier {
 
 namespace {
 
-constexpr int64_t kHeadBytes = 7 * 4;
+constexpr int64_t kHeadBytes = 28;  // 7 int32
 // Bounds every size in the head, and with it every product of three of them.
 constexpr int64_t kMaxSize = 1 << 20;
 

@@ -353,6 +353,7 @@ TEST(UnicodeTest, ComposesCanonically) {
   EXPECT_EQ(ToNfc("e\xCC\x81"), "\xC3\xA9");
   // Marks sort by class before they compose; a blocked mark stays.
   EXPECT_EQ(ToNfc("a\xCC\x87\xCC\xA3"), "\xE1\xBA\xA1\xCC\x87");
+  EXPECT_EQ(ToNfc("a\xCC\x85\xCC\x81"), "a\xCC\x85\xCC\x81");
   EXPECT_EQ(ToNfc("\xE2\x84\xAB"), "\xC3\x85");             // Angstrom sign
   EXPECT_EQ(ToNfc("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"),  // jamo
             "\xEA\xB0\x81");

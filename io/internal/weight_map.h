@@ -20,7 +20,7 @@ struct WeightMap {
   std::vector<Item> items;         // tensor names ascending
 };
 
-inline constexpr int64_t kMaxIndexBytes = 64 * 1024 * 1024;
+inline constexpr int64_t kMaxIndexBytes = int64_t{64} << 20;
 
 // Fails INVALID_ARGUMENT on anything but an object with a weight_map of
 // strings, on a key given twice, and on a value that is not a bare file name.
