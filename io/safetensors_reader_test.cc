@@ -118,6 +118,15 @@ TEST_P(SafetensorsReaderTest, SlicesRows) {
   }
 }
 
+TEST_P(SafetensorsReaderTest, CopiesToADeviceThatTheHostCannotReach) {
+  const auto file = Open(TwoTensors());
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto a = file->Load(context_->sim(), "a");
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_EQ(a->device().type(), kSim);
+  EXPECT_THAT(ToDoubles(*a), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
 TEST_P(SafetensorsReaderTest, AcceptsWhatTheFormatAllows) {
   EXPECT_EQ(Refusal("{}"), "");
   EXPECT_EQ(Refusal("{} \n\t "), "");

@@ -74,6 +74,16 @@ TEST_F(SafetensorsWriterTest, ReadsBack) {
             std::filesystem::perms::group_read);
 }
 
+TEST_F(SafetensorsWriterTest, WritesFromADeviceThatTheHostCannotReach) {
+  const Tensor a = Tensor::FromHost<float>(context_->cpu(), {2}, {3, 4})
+                       .CopyTo(context_->sim());
+  ASSERT_TRUE(WriteSafetensors(path_, {{"a", a}}).ok());
+  const auto file = SafetensorsFile::Open(path_);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(ToDoubles(file->Load(context_->cpu(), "a").value()),
+              ElementsAre(3, 4));
+}
+
 TEST_F(SafetensorsWriterTest, WritesAnEmptyFile) {
   ASSERT_TRUE(WriteSafetensors(path_, {}).ok());
   EXPECT_EQ(test::ReadFile(path_), test::SafetensorsBytes("{}      ", ""));
