@@ -134,11 +134,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier::attention {
 
-void GradientRows(const GradientRowsArgs& args, Isa isa) {
+void GradientRows(const GradientRowsArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, GradientRows)(args);
 }
 
-void Delta(const DeltaArgs& args, Isa isa) {
+void Delta(const DeltaArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, Delta)(args);
 }
 

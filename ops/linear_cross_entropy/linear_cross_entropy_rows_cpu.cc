@@ -75,11 +75,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier::linear_cross_entropy {
 
-void ProbabilityRow(const ProbabilityRowArgs& args, Isa isa) {
+void ProbabilityRow(const ProbabilityRowArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, ProbabilityRow)(args);
 }
 
-void CombineRow(const CombineRowArgs& args, Isa isa) {
+void CombineRow(const CombineRowArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, CombineRow)(args);
 }
 

@@ -156,11 +156,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier::online_softmax {
 
-void AddBlock(const BlockArgs& args, Isa isa) {
+void AddBlock(const BlockArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, AddBlock)(args);
 }
 
-void ScaleRows(const ScaleRowsArgs& args, Isa isa) {
+void ScaleRows(const ScaleRowsArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, ScaleRows)(args);
 }
 
