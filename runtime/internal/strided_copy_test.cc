@@ -76,6 +76,16 @@ TEST(StridedCopyTest, EveryElementSizeAndThreadCount) {
   CheckCopy<int32_t>(x);
 }
 
+TEST(StridedCopyTest, BetweenDevices) {
+  auto context = *Context::Create({});
+  const Tensor host = Numbered<int32_t>(context->cpu(), {7, 3, 5});
+  const Tensor far = host.Transpose(0, 2).CopyTo(context->sim());
+  EXPECT_EQ(far.device().type(), kSim);
+  EXPECT_EQ(ToDoubles(far), ToDoubles(host.Transpose(0, 2)));
+  EXPECT_EQ(ToDoubles(far.Transpose(0, 1).Slice(1, 2, 3)),
+            ToDoubles(host.Transpose(0, 2).Transpose(0, 1).Slice(1, 2, 3)));
+}
+
 TEST(StridedCopyTest, BFloat16) {
   auto context = *Context::Create({});
   const Tensor x = Tensor::Empty(context->cpu(), {13, 9}, kBF16);
