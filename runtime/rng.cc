@@ -35,7 +35,7 @@ double Log(double x) {
 std::array<double, 2> CosSin(double v) {
   constexpr double kHalfPi = 0x1.921fb54442d18p+0;
   const double turns = v * 4;
-  const auto quarter = static_cast<int64_t>(turns + 0.5);
+  const auto quarter = static_cast<int64_t>(std::floor(turns + 0.5));
   const double x = (turns - static_cast<double>(quarter)) * kHalfPi;
   const double s = x * x;
   double sine = 1;
@@ -165,7 +165,7 @@ void Rng::BitsBatch(uint64_t index, uint32_t (&bits)[kBatch]) const {
     key0 += kPhiloxKey0;
     key1 += kPhiloxKey1;
   }
-  for (int i = 0; i < kLanes; ++i) {
+  for (int64_t i = 0; i < kLanes; ++i) {
     bits[4 * i] = c0[i];
     bits[4 * i + 1] = c1[i];
     bits[4 * i + 2] = c2[i];

@@ -129,6 +129,8 @@ constexpr uint64_t kInsideMask = kRegion - kInside;
 
 }  // namespace
 
+// The padding keeps words that different threads write on lines of their own.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): see above
 class ThreadPool::Impl {
  public:
   Impl(int num_threads, Executor* executor);

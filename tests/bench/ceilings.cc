@@ -93,7 +93,7 @@ char* MapBuffer() {
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     std::perror("ceilings: mmap");
-    std::exit(1);
+    std::abort();
   }
   madvise(data, kBufferBytes, MADV_HUGEPAGE);
   std::memset(data, 1, kBufferBytes);
@@ -276,7 +276,7 @@ std::unique_ptr<Context> MakeContext(int num_threads,
   auto context = Context::Create(options);
   if (!context.ok()) {
     std::fprintf(stderr, "%s\n", context.status().ToString().c_str());
-    std::exit(1);
+    std::abort();
   }
   return *std::move(context);
 }
@@ -299,7 +299,7 @@ Tensor RandomTensor(Device& device, const Shape& shape, DType dtype,
       break;
     default:
       std::fprintf(stderr, "RandomTensor: not a float type\n");
-      std::exit(1);
+      std::abort();
   }
   return device.type() == kCpu ? host : host.CopyTo(device);
 }
