@@ -1,6 +1,7 @@
 #ifndef ESPALIER_RUNTIME_MUTEX_H_
 #define ESPALIER_RUNTIME_MUTEX_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -47,6 +48,14 @@ class CondVar {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
+  }
+  // As Wait, but returns false at the deadline.
+  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
+    const std::cv_status status = condition_.wait_until(lock, deadline);
+    lock.release();
+    return status == std::cv_status::no_timeout;
   }
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }

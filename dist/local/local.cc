@@ -1,5 +1,6 @@
 #include "espalier/dist/local/local.h"
 
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -7,9 +8,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 #include "espalier/runtime/check.h"
+#include "espalier/runtime/mutex.h"
 
 namespace espalier {
 
@@ -36,7 +38,7 @@ class Rendezvous {
   int size() const { return size_; }
 
   void Arrive(int rank, Contribution post) {
-    absl::MutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     CheckAlive();
     posts_[static_cast<size_t>(rank)] = std::move(post);
     Meet(rank);
@@ -44,7 +46,7 @@ class Rendezvous {
   }
 
   void Leave(int rank) {
-    absl::MutexLock lock(&mutex_);
+    const MutexLock lock(mutex_);
     CheckAlive();
     Meet(rank);
     posts_[static_cast<size_t>(rank)].tensor = Tensor();
@@ -56,13 +58,18 @@ class Rendezvous {
   }
 
   void Abort(const absl::Status& reason) {
-    absl::MutexLock lock(&mutex_);
-    if (dead_.ok()) dead_ = reason;
+    const MutexLock lock(mutex_);
+    if (dead_.ok()) Kill(reason);
   }
 
  private:
   void CheckAlive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!dead_.ok()) internal::Fail(dead_);
+  }
+
+  void Kill(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    dead_ = status;
+    changed_.NotifyAll();
   }
 
   void Meet(int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -72,14 +79,20 @@ class Rendezvous {
       num_arrived_ = 0;
       arrived_.assign(arrived_.size(), false);
       ++meeting_;
+      changed_.NotifyAll();
       return;
     }
-    const auto over = [&] { return meeting_ != meeting || !dead_.ok(); };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&over), timeout_)) {
-      dead_ = absl::DeadlineExceededError(absl::StrCat(
+    const auto deadline =
+        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout_);
+    bool in_time = true;
+    while (in_time && meeting_ == meeting && dead_.ok()) {
+      in_time = changed_.WaitUntil(mutex_, deadline);
+    }
+    if (meeting_ == meeting && dead_.ok()) {
+      Kill(absl::DeadlineExceededError(absl::StrCat(
           posts_[static_cast<size_t>(rank)].name, " number ", meeting / 2,
           ": rank ", rank, " waited ", absl::FormatDuration(timeout_),
-          " for rank ", absl::StrJoin(Missing(), ", ")));
+          " for rank ", absl::StrJoin(Missing(), ", "))));
     }
     if (meeting_ == meeting) CheckAlive();
   }
@@ -97,17 +110,18 @@ class Rendezvous {
     for (int other = 1; other < size_ && dead_.ok(); ++other) {
       const Contribution& post = posts_[static_cast<size_t>(other)];
       if (post.agreement == first.agreement) continue;
-      dead_ = absl::InternalError(absl::StrCat(
+      Kill(absl::InternalError(absl::StrCat(
           "ranks met in different collectives: rank 0 in ", first.agreement,
           ", rank ", other, " in ", post.agreement, " (number ", meeting_ / 2,
-          ", seen by rank ", rank, ")"));
+          ", seen by rank ", rank, ")")));
     }
     CheckAlive();
   }
 
   const int size_;
   const absl::Duration timeout_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
+  CondVar changed_;
   std::vector<Contribution> posts_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> arrived_ ABSL_GUARDED_BY(mutex_);
   int num_arrived_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -37,16 +37,16 @@ class SelfAttention final : public Module {
                                       c.num_attention_heads * c.head_dim,
                                       c.hidden_size, c.attention_bias)) {}
 
-  Variable Forward(const Variable& x, const Batch& batch) {
+  Variable Forward(const Variable& x, const Batch& batch,
+                   const RopeTable& rope) {
     const int64_t tokens = x.shape().dim(0);
     const int64_t heads = config_.num_attention_heads;
     const int64_t kv_heads = config_.num_key_value_heads;
     const int64_t width = config_.head_dim;
-    const Variable q = Rope(Reshape(q_proj_.Forward(x), {tokens, heads, width}),
-                            batch.positions, config_.rope);
+    const Variable q =
+        Rope(Reshape(q_proj_.Forward(x), {tokens, heads, width}), rope);
     const Variable k =
-        Rope(Reshape(k_proj_.Forward(x), {tokens, kv_heads, width}),
-             batch.positions, config_.rope);
+        Rope(Reshape(k_proj_.Forward(x), {tokens, kv_heads, width}), rope);
     const Variable v = Reshape(v_proj_.Forward(x), {tokens, kv_heads, width});
     AttentionOptions options;
     options.cu_seqlens = batch.cu_seqlens;
@@ -97,9 +97,10 @@ class Layer final : public Module {
             "post_attention_layernorm", c.hidden_size, c.rms_norm_eps)),
         mlp_(AddChild<Mlp>("mlp", c)) {}
 
-  Variable Forward(const Variable& x, const Batch& batch) {
+  Variable Forward(const Variable& x, const Batch& batch,
+                   const RopeTable& rope) {
     const Variable h =
-        Add(x, self_attn_.Forward(input_layernorm_.Forward(x), batch));
+        Add(x, self_attn_.Forward(input_layernorm_.Forward(x), batch, rope));
     return Add(h, mlp_.Forward(post_attention_layernorm_.Forward(h)));
   }
 
@@ -150,7 +151,11 @@ Model::Model(const Config& config)
 
 Variable Model::HiddenStates(const Batch& batch) {
   Variable x = body_.embed_tokens.Forward(batch.ids);
-  for (Layer* layer : body_.layers.layers()) x = layer->Forward(x, batch);
+  const RopeTable rope = MakeRopeTable(batch.positions, config_.rope,
+                                       x.dtype() == kF64 ? kF64 : kF32);
+  for (Layer* layer : body_.layers.layers()) {
+    x = layer->Forward(x, batch, rope);
+  }
   return body_.norm.Forward(x);
 }
 
