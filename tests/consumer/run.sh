@@ -17,7 +17,7 @@ while IFS= read -r header; do
   }
 done < <(find "$work/prefix/include" -name '*.h')
 
-cmake -S "$source_dir/tests/consumer" -B "$work/build" \
+cmake -G Ninja -S "$source_dir/tests/consumer" -B "$work/build" \
   -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$cxx" >/dev/null
 cmake --build "$work/build" >/dev/null
 "$work/build/consumer"
