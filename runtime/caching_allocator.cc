@@ -323,17 +323,24 @@ class CachingAllocator final : public Allocator {
   }
 
   [[noreturn]] void FailToFit(int64_t bytes, MemoryTag tag) {
-    const MemoryStats now = stats();
-    std::string budget = "no budget set; the system has no more";
-    if (options_.budget_bytes) {
-      budget = absl::StrFormat("budget %.1f MiB",
-                               *options_.budget_bytes / 1048576.0);
+    MemoryStats now;
+    std::string reason;
+    {
+      MutexLock lock(mutex_);
+      now = CurrentStats();
+      reason = source_->TakeRefusal();
     }
+    const std::string budget =
+        options_.budget_bytes
+            ? absl::StrFormat("budget %.1f MiB",
+                              *options_.budget_bytes / 1048576.0)
+            : "no budget set";
+    if (!reason.empty()) reason.insert(0, "; ");
     internal::Fail(absl::ResourceExhaustedError(absl::StrFormat(
-        "out of memory on %s: %d bytes (%.1f MiB) for %s do not fit (%s)\n%s\n"
-        "%s",
+        "out of memory on %s: %d bytes (%.1f MiB) for %s do not fit (%s%s)\n"
+        "%s\n%s",
         options_.device, bytes, bytes / 1048576.0, ToString(tag), budget,
-        ToString(now), kAdvice)));
+        reason, ToString(now), kAdvice)));
   }
 
   const CachingAllocatorOptions options_;

@@ -394,11 +394,16 @@ TEST(CachingAllocatorTest, MetaCountsWhatTheHostHolds) {
   }
 }
 
-// Steps of every length between 128 and 1024 tokens leave no holes behind.
+// Steps of lengths an eighth apart leave no holes behind, within one range of
+// address space (of 1024 tokens at most) or over several (of 16384).
 TEST(CachingAllocatorTest, VaryingLengthsDoNotFragment) {
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
     internal::TraceOptions options;
     options.seed = seed;
+    if (seed > 5) {
+      options.min_tokens *= 16;
+      options.max_tokens *= 16;
+    }
     const internal::AllocationTrace trace =
         internal::TraceWriter(options).Write();
     auto meta =

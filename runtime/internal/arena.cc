@@ -115,14 +115,15 @@ int64_t Arena::LargestFreeBytes() const {
 
 bool Arena::AddRange(int64_t bytes) {
   const int64_t least = RoundUp(bytes, kRangeAlignment);
-  // Address space may be limited (RLIMIT_AS): then a range is shorter.
-  for (int64_t size = std::max(source_.range_bytes(), least);;
+  // Address space may be short: then a range is shorter.
+  for (int64_t size = std::max(source_.RangeBytes(held_bytes_), least);;
        size = std::max(RoundUp(size / 2, kRangeAlignment), least)) {
     if (char* const begin = source_.Reserve(size)) {
       ranges_.push_back(std::make_unique<Range>());
       Range& range = *ranges_.back();
       range.begin = begin;
       range.end = begin + size;
+      held_bytes_ += size;
       AddFree(blocks_.emplace(begin, Block{size, true, &range}).first);
       return true;
     }

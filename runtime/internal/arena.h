@@ -88,6 +88,7 @@ class Arena {
   MemorySource& source_;
   const int64_t chunk_bytes_;
   int64_t committed_bytes_ = 0;
+  int64_t held_bytes_ = 0;  // of address space
   std::vector<std::unique_ptr<Range>> ranges_;
   Blocks blocks_;                             // all, by address
   std::set<std::pair<int64_t, char*>> warm_;  // free, by size

@@ -16,7 +16,7 @@ constexpr int64_t kChunk = kRangeAlignment;
 // Addresses alone; counts what is committed and refuses above limits.
 class CountingSource final : public MemorySource {
  public:
-  int64_t range_bytes() const override { return range_bytes_; }
+  int64_t RangeBytes(int64_t) const override { return range_bytes_; }
   char* Reserve(int64_t bytes) override {
     if (bytes > address_space_) return nullptr;
     address_space_ -= bytes;
