@@ -48,6 +48,7 @@ class ByteTokenizer final : public Tokenizer {
   }
   std::string TokenOf(int32_t /*id*/) const override { return ""; }
   bool IsSpecial(int32_t id) const override { return id >= 256; }
+  std::vector<AddedToken> added_tokens() const override { return {}; }
   std::optional<int32_t> bos_id() const override { return 256; }
   std::optional<int32_t> eos_id() const override { return 257; }
 };

@@ -7,11 +7,23 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace espalier {
+
+// A token that is found in text as a whole, before the model cuts it.
+struct AddedToken {
+  int32_t id = 0;
+  std::string content;
+  bool special = false;
+  bool normalized = false;   // looked for in the normalized text
+  bool single_word = false;  // only where no word goes on
+  bool lstrip = false;       // takes the white space before it
+  bool rstrip = false;       // and behind it
+};
 
 struct EncodeOptions {
   // What the tokenizer's own post-processor puts around a text (<s>, usually).
@@ -20,6 +32,9 @@ struct EncodeOptions {
   // it as the text it is: right for data, which must not be able to forge a
   // control token.
   bool match_special_tokens = false;
+  // Ids of added tokens that are text where they are spelled, whatever
+  // match_special_tokens says; borrowed, may be null.
+  const absl::flat_hash_set<int32_t>* unmatched_tokens = nullptr;
   // Leaves out characters that the vocabulary cannot express, as the reference
   // library does, instead of failing.
   bool drop_unknown = false;
@@ -51,6 +66,8 @@ class Tokenizer {
   // As the file spells it; empty for an id without a token.
   virtual std::string TokenOf(int32_t id) const = 0;
   virtual bool IsSpecial(int32_t id) const = 0;
+  // In ascending order of ids.
+  virtual std::vector<AddedToken> added_tokens() const = 0;
   // Of tokenizer_config.json, where it names them.
   virtual std::optional<int32_t> bos_id() const = 0;
   virtual std::optional<int32_t> eos_id() const = 0;

@@ -169,6 +169,30 @@ TEST(TokenizerTest, SpecialTokensAreOfferedAndKeptApart) {
   EXPECT_FALSE((*tokenizer)->bos_id().has_value());
 }
 
+TEST(TokenizerTest, NamedAddedTokensAreTextWhereAsked) {
+  const auto tokenizer = LoadTokenizer(FixtureDir("byte_level"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::vector<std::string> names;
+  for (const AddedToken& token : (*tokenizer)->added_tokens()) {
+    names.push_back(token.content);
+    EXPECT_EQ((*tokenizer)->IdOf(token.content), token.id);
+  }
+  EXPECT_THAT(names, ::testing::ElementsAre("<|bos|>", "<|eos|>", "garden wall",
+                                            "<mask>", "<|eos|>x"));
+  const int32_t mask = *(*tokenizer)->IdOf("<mask>");
+  const int32_t eos = *(*tokenizer)->IdOf("<|eos|>");
+  const absl::flat_hash_set<int32_t> text = {mask, eos};
+  EncodeOptions options;
+  options.match_special_tokens = true;
+  EXPECT_THAT(*(*tokenizer)->Encode("<|eos|><mask>", options),
+              ::testing::ElementsAre(eos, mask));
+  options.unmatched_tokens = &text;
+  const auto ids = (*tokenizer)->Encode("<|eos|><mask>", options);
+  EXPECT_THAT(*ids, ::testing::Not(::testing::Contains(mask)));
+  EXPECT_THAT(*ids, ::testing::Not(::testing::Contains(eos)));
+  EXPECT_EQ((*tokenizer)->Decode(*ids), "<|eos|><mask>");
+}
+
 TEST(TokenizerTest, ReadsBosAndEosOfTheConfig) {
   const std::string json =
       test::ReadFile(FixtureDir("byte_fallback") + "/tokenizer.json");

@@ -98,8 +98,8 @@ size_t AddedTokenMatcher::LongestAt(absl::string_view text, size_t begin,
   return longest;
 }
 
-std::vector<Stretch> AddedTokenMatcher::Split(absl::string_view text,
-                                              bool match_special) const {
+std::vector<Stretch> AddedTokenMatcher::Split(
+    absl::string_view text, const EncodeOptions& options) const {
   std::vector<Stretch> stretches;
   size_t covered = 0;
   const auto add = [&](size_t begin, size_t end, int32_t id) {
@@ -114,7 +114,11 @@ std::vector<Stretch> AddedTokenMatcher::Split(absl::string_view text,
     }
     const AddedToken& token = tokens_[static_cast<size_t>(index)];
     const size_t match_begin = std::exchange(at, match_end);
-    if (token.special && !match_special) continue;
+    if (token.special && !options.match_special_tokens) continue;
+    if (options.unmatched_tokens != nullptr &&
+        options.unmatched_tokens->contains(token.id)) {
+      continue;
+    }
     if (token.single_word && !StandsAlone(text, match_begin, match_end)) {
       continue;
     }

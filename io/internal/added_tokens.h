@@ -12,20 +12,11 @@
 #include "absl/strings/string_view.h"
 
 #include "espalier/io/json_object.h"
+#include "espalier/io/tokenizer.h"
 
 namespace espalier::internal {
 
-// An entry of "added_tokens" in a tokenizer.json.
-struct AddedToken {
-  int32_t id = 0;
-  std::string content;
-  bool special = false;
-  bool normalized = false;
-  bool single_word = false;
-  bool lstrip = false;
-  bool rstrip = false;
-};
-
+// Reads an entry of "added_tokens" in a tokenizer.json.
 absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token);
 
 // A stretch of text: an added token's match, or (id -1) text between them.
@@ -45,9 +36,11 @@ class AddedTokenMatcher {
   void Add(const AddedToken& token, absl::string_view spelling);
   bool empty() const { return tokens_.empty(); }
 
-  // Stretches that cover `text`, valid UTF-8, without empty ones. Unless
-  // `match_special`, special tokens are text.
-  std::vector<Stretch> Split(absl::string_view text, bool match_special) const;
+  // Stretches that cover `text`, valid UTF-8, without empty ones. Special
+  // tokens are text unless options.match_special_tokens, and so are
+  // options.unmatched_tokens.
+  std::vector<Stretch> Split(absl::string_view text,
+                             const EncodeOptions& options) const;
 
  private:
   struct Node {

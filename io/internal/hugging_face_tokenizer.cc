@@ -232,8 +232,7 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
   std::vector<int32_t> ids;
   WordCache cache;
   if (options.add_special_tokens) ids = prefix_;
-  for (const Stretch& stretch :
-       plain_tokens_.Split(text, options.match_special_tokens)) {
+  for (const Stretch& stretch : plain_tokens_.Split(text, options)) {
     if (stretch.id >= 0) {
       ids.push_back(stretch.id);
       continue;
@@ -246,8 +245,7 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
       storage = normalizer_.Apply(piece);
       normalized = storage;
     }
-    for (const Stretch& inner :
-         normalized_tokens_.Split(normalized, options.match_special_tokens)) {
+    for (const Stretch& inner : normalized_tokens_.Split(normalized, options)) {
       if (inner.id >= 0) {
         ids.push_back(inner.id);
         continue;
@@ -288,6 +286,16 @@ std::string HuggingFaceTokenizer::TokenOf(int32_t id) const {
   const auto added = added_.find(id);
   return added != added_.end() ? added->second.content
                                : std::string(bpe_.TokenOf(id));
+}
+
+std::vector<AddedToken> HuggingFaceTokenizer::added_tokens() const {
+  std::vector<AddedToken> tokens;
+  tokens.reserve(added_.size());
+  for (const auto& [id, token] : added_) tokens.push_back(token);
+  std::sort(
+      tokens.begin(), tokens.end(),
+      [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  return tokens;
 }
 
 bool HuggingFaceTokenizer::IsSpecial(int32_t id) const {

@@ -44,6 +44,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::optional<int32_t> IdOf(absl::string_view token) const override;
   std::string TokenOf(int32_t id) const override;
   bool IsSpecial(int32_t id) const override;
+  std::vector<AddedToken> added_tokens() const override;
   std::optional<int32_t> bos_id() const override { return bos_id_; }
   std::optional<int32_t> eos_id() const override { return eos_id_; }
 
