@@ -1,6 +1,7 @@
 #include "espalier/io/atomic_directory.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,6 +58,20 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &status) == 0;
 }
 
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+absl::Status MakeParent(const std::string& path) {
+  const std::string parent = internal::DirName(path);
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnknownError(
+      absl::StrCat("cannot create ", parent, ": ", error.message()));
+}
+
 absl::Status Taken(const std::string& target) {
   return absl::AlreadyExistsError(
       absl::StrCat(target, " is there already and not empty"));
@@ -73,27 +88,25 @@ AtomicDirectory::AtomicDirectory(std::string target, std::string temporary,
 AtomicDirectory::AtomicDirectory(AtomicDirectory&& other) noexcept
     : target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, "")),
-      existing_(other.existing_) {}
+      existing_(other.existing_),
+      lock_(std::exchange(other.lock_, -1)) {}
 
 AtomicDirectory::~AtomicDirectory() {
-  if (!temporary_.empty()) RemoveTree(temporary_);
+  if (lock_ >= 0) {
+    close(lock_);
+  } else if (!temporary_.empty()) {
+    RemoveTree(temporary_);
+  }
 }
 
 absl::StatusOr<AtomicDirectory> AtomicDirectory::Create(
     const std::string& target, Existing existing) {
-  std::string name = target;
-  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  std::string name = WithoutSlash(target);
   if (existing == Existing::kRefuse && Exists(name) &&
       !IsEmptyDirectory(name)) {
     return Taken(name);
   }
-  const std::string parent = internal::DirName(name);
-  std::error_code error;
-  std::filesystem::create_directories(parent, error);
-  if (error) {
-    return absl::UnknownError(
-        absl::StrCat("cannot create ", parent, ": ", error.message()));
-  }
+  if (absl::Status status = MakeParent(name); !status.ok()) return status;
   constexpr int kMaxTries = 100;
   for (int i = 0; i < kMaxTries; ++i) {
     std::string temporary = internal::TemporaryName(name, i);
@@ -104,6 +117,35 @@ absl::StatusOr<AtomicDirectory> AtomicDirectory::Create(
   }
   return absl::AlreadyExistsError(
       absl::StrCat("cannot create a temporary folder beside ", name));
+}
+
+absl::StatusOr<AtomicDirectory> AtomicDirectory::CreatePartial(
+    const std::string& target, bool resume) {
+  std::string name = WithoutSlash(target);
+  if (Exists(name) && !IsEmptyDirectory(name)) return Taken(name);
+  if (absl::Status status = MakeParent(name); !status.ok()) return status;
+  AtomicDirectory result(name, absl::StrCat(name, ".partial"),
+                         Existing::kRefuse);
+  const char* path = result.temporary_.c_str();
+  const bool made = mkdir(path, 0777) == 0;
+  if (!made && errno != EEXIST) return internal::SystemError("create", path);
+  // From here on nothing is removed without Commit.
+  result.lock_ = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (result.lock_ < 0) {
+    const absl::Status status = internal::SystemError("open", path);
+    result.temporary_.clear();
+    return status;
+  }
+  if (flock(result.lock_, LOCK_EX | LOCK_NB) != 0) {
+    return absl::AbortedError(
+        absl::StrCat(result.temporary_, ": another process writes to it"));
+  }
+  if (!made && !resume && !IsEmptyDirectory(result.temporary_)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        result.temporary_,
+        " is left from an earlier run: resume it, or remove the folder"));
+  }
+  return result;
 }
 
 std::string AtomicDirectory::Path(const std::string& name) const {

@@ -23,7 +23,13 @@ class AtomicDirectory {
   // Makes missing parent folders too.
   static absl::StatusOr<AtomicDirectory> Create(
       const std::string& target, Existing existing = Existing::kRefuse);
-  // Without Commit, removes what was written.
+  // For work of hours: written to TARGET.partial, which outlives a failure or a
+  // kill. With `resume`, what an earlier run left there is taken up, if there
+  // is anything; without, ALREADY_EXISTS. The folder is locked: ABORTED while
+  // another process writes it.
+  static absl::StatusOr<AtomicDirectory> CreatePartial(
+      const std::string& target, bool resume);
+  // Without Commit, removes what was written, but for CreatePartial.
   ~AtomicDirectory();
   AtomicDirectory(AtomicDirectory&& other) noexcept;
   AtomicDirectory& operator=(AtomicDirectory&&) = delete;
@@ -42,6 +48,7 @@ class AtomicDirectory {
   std::string target_;
   std::string temporary_;  // empty after Commit
   Existing existing_;
+  int lock_ = -1;  // of CreatePartial: the open folder
 };
 
 }  // namespace espalier

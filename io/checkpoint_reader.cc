@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 
 #include "espalier/io/internal/file.h"
+#include "espalier/io/internal/map_cache.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/weight_map.h"
 
@@ -21,6 +22,7 @@ namespace {
 constexpr char kSingleName[] = "model.safetensors";
 constexpr char kIndexName[] = "model.safetensors.index.json";
 constexpr size_t kMaxWarnings = 64;
+constexpr size_t kMaxKeptMaps = 64;
 
 bool Exists(const std::string& path) {
   std::error_code ignored;
@@ -50,6 +52,9 @@ size_t EditDistance(absl::string_view a, absl::string_view b, size_t limit) {
 
 }  // namespace
 
+CheckpointReader::CheckpointReader()
+    : maps_(std::make_shared<internal::MapCache>(kMaxKeptMaps)) {}
+
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& dir,
                                                         ReadMode mode) {
   CheckpointReader reader;
@@ -70,13 +75,15 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& dir,
   absl::Status status = has_single ? reader.OpenSingle(single, mode)
                                    : reader.OpenSharded(index, mode);
   if (!status.ok()) return status;
+  reader.AddAliases();
   reader.WarnOfOtherFiles();
   reader.Finish();
   return reader;
 }
 
 absl::Status CheckpointReader::AddFile(const std::string& path, ReadMode mode) {
-  absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path, mode);
+  absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Open(path, mode, maps_);
   if (!file.ok()) return file.status();
   files_.push_back(*std::move(file));
   for (const std::string& warning : files_.back().warnings()) {
@@ -192,16 +199,37 @@ void CheckpointReader::Finish() {
   std::sort(names_.begin(), names_.end());
 }
 
+void CheckpointReader::AddAliases() {
+  for (const SafetensorsFile& file : files_) {
+    for (const auto& [name, target] : file.metadata()) {
+      if (places_.contains(target) && !places_.contains(name)) {
+        aliases_.try_emplace(name, target);
+      }
+    }
+  }
+}
+
+const CheckpointReader::Place* CheckpointReader::FindPlace(
+    absl::string_view name) const {
+  auto found = places_.find(name);
+  if (found == places_.end()) {
+    const auto alias = aliases_.find(name);
+    if (alias == aliases_.end()) return nullptr;
+    found = places_.find(alias->second);
+  }
+  return &found->second;
+}
+
 bool CheckpointReader::Contains(absl::string_view name) const {
-  return places_.contains(std::string(name));
+  return FindPlace(name) != nullptr;
 }
 
 const SafetensorsEntry* CheckpointReader::Find(
     absl::string_view name, const SafetensorsFile** file) const {
-  const auto found = places_.find(std::string(name));
-  if (found == places_.end()) return nullptr;
-  if (file != nullptr) *file = &files_[found->second.file];
-  return &files_[found->second.file].entries()[found->second.entry];
+  const Place* place = FindPlace(name);
+  if (place == nullptr) return nullptr;
+  if (file != nullptr) *file = &files_[place->file];
+  return &files_[place->file].entries()[place->entry];
 }
 
 std::string CheckpointReader::NearestName(absl::string_view name) const {
@@ -221,8 +249,9 @@ std::string CheckpointReader::NearestName(absl::string_view name) const {
 
 absl::StatusOr<CheckpointReader::Place*> CheckpointReader::PlaceOf(
     absl::string_view name) {
-  const auto found = places_.find(std::string(name));
-  if (found != places_.end()) return &found->second;
+  if (const Place* place = FindPlace(name); place != nullptr) {
+    return const_cast<Place*>(place);
+  }
   missing_.emplace_back(name);
   const std::string nearest = NearestName(name);
   return absl::NotFoundError(absl::StrCat(
@@ -233,10 +262,10 @@ absl::StatusOr<CheckpointReader::Place*> CheckpointReader::PlaceOf(
 }
 
 bool CheckpointReader::MarkConsumed(absl::string_view name) {
-  const auto found = places_.find(std::string(name));
-  if (found == places_.end()) return false;
-  if (!found->second.consumed) ++num_consumed_;
-  found->second.consumed = true;
+  Place* place = const_cast<Place*>(FindPlace(name));
+  if (place == nullptr) return false;
+  if (!place->consumed) ++num_consumed_;
+  place->consumed = true;
   return true;
 }
 

@@ -2,6 +2,7 @@
 #define ESPALIER_IO_CHECKPOINT_READER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +21,9 @@ namespace espalier {
 
 // The tensors of a Hugging Face folder: model.safetensors, or the shards that
 // model.safetensors.index.json names. It keeps account of what was taken, so
-// that nothing is left out or filled in silently. Thread-compatible.
+// that nothing is left out or filled in silently. No file stays open, and of
+// the maps at most 64 are kept beside those that tensors point into.
+// Thread-compatible.
 class CheckpointReader {
  public:
   // Reads the header of every shard and holds the index against it. Fails,
@@ -35,6 +38,9 @@ class CheckpointReader {
   int64_t num_tensors() const { return static_cast<int64_t>(names_.size()); }
   // Ascending.
   const std::vector<std::string>& names() const { return names_; }
+  // A second name of a tensor, as savers of tied weights leave it in the
+  // metadata ({"lm_head.weight": "model.embed_tokens.weight"}), stands for that
+  // tensor in every call.
   bool Contains(absl::string_view name) const;
   // What the header says of a tensor, and its file; null when there is none.
   const SafetensorsEntry* Find(absl::string_view name,
@@ -73,19 +79,23 @@ class CheckpointReader {
     bool consumed = false;
   };
 
-  CheckpointReader() = default;
+  CheckpointReader();
   absl::Status OpenSingle(const std::string& path, ReadMode mode);
   absl::Status OpenSharded(const std::string& index_path, ReadMode mode);
   absl::Status AddFile(const std::string& path, ReadMode mode);
   absl::Status AddPlaces(uint32_t file_index);
+  void AddAliases();
   void WarnOfOtherFiles();
   void Finish();
+  const Place* FindPlace(absl::string_view name) const;
   absl::StatusOr<Place*> PlaceOf(absl::string_view name);
   std::string NearestName(absl::string_view name) const;
 
   std::string dir_;
+  std::shared_ptr<internal::MapCache> maps_;
   std::vector<SafetensorsFile> files_;
   absl::flat_hash_map<std::string, Place> places_;
+  absl::flat_hash_map<std::string, std::string> aliases_;  // to names_
   std::vector<std::string> names_;
   int64_t total_bytes_ = 0;
   int64_t num_consumed_ = 0;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "espalier/io/internal/map_cache.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/context.h"
@@ -99,19 +100,27 @@ bool IsAligned(const void* data, DType dtype) {
 
 }  // namespace
 
-absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
-                                                      ReadMode mode) {
-  SafetensorsFile result;
-  result.path_ = path;
-  result.mode_ = mode;
+absl::string_view ToString(ReadMode mode) {
+  switch (mode) {
+    case ReadMode::kMap:
+      return "map";
+    case ReadMode::kRead:
+      return "read";
+    case ReadMode::kAuto:
+      return "auto";
+  }
+  return "unknown";
+}
+
+absl::Status SafetensorsFile::ReadHeader() {
   absl::StatusOr<internal::ReadableFile> file =
-      internal::ReadableFile::Open(path);
+      internal::ReadableFile::Open(path_);
   if (!file.ok()) return file.status();
-  result.identity_ = file->identity();
+  identity_ = file->identity();
   const int64_t file_bytes = file->size();
   if (file_bytes < kLengthBytes) {
     return absl::DataLossError(
-        absl::StrCat(path, ": ", file_bytes,
+        absl::StrCat(path_, ": ", file_bytes,
                      " bytes, a safetensors file has at least ", kLengthBytes));
   }
   uint8_t first[kLengthBytes];
@@ -119,43 +128,56 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
     return status;
   }
   const absl::StatusOr<int64_t> length = HeaderLength(first, file_bytes);
-  if (!length.ok()) return Named(path, length.status());
+  if (!length.ok()) return Named(path_, length.status());
   std::string json(static_cast<size_t>(*length), '\0');
   absl::Status status = file->ReadAt(
       kLengthBytes,
       absl::MakeSpan(reinterpret_cast<uint8_t*>(json.data()), json.size()));
   if (!status.ok()) return status;
-  result.data_start_ = kLengthBytes + *length;
+  data_start_ = kLengthBytes + *length;
   absl::StatusOr<SafetensorsHeader> header =
-      ParseSafetensorsHeader(json, file_bytes - result.data_start_);
-  if (!header.ok()) return Named(path, header.status());
-  result.header_ = *std::move(header);
-  if (mode == ReadMode::kMap) {
-    absl::StatusOr<std::shared_ptr<FileMap>> map = FileMap::Open(path);
+      ParseSafetensorsHeader(json, file_bytes - data_start_);
+  if (!header.ok()) return Named(path_, header.status());
+  header_ = *std::move(header);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(
+    const std::string& path, ReadMode mode,
+    std::shared_ptr<internal::MapCache> maps) {
+  SafetensorsFile result;
+  result.path_ = path;
+  if (absl::Status status = result.ReadHeader(); !status.ok()) return status;
+  result.mode_ = mode != ReadMode::kAuto        ? mode
+                 : internal::IsRemoteFile(path) ? ReadMode::kRead
+                                                : ReadMode::kMap;
+  if (result.mode_ == ReadMode::kMap) result.maps_ = std::move(maps);
+  return result;
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
+                                                      ReadMode mode) {
+  absl::StatusOr<SafetensorsFile> result =
+      Open(path, mode, std::make_shared<internal::MapCache>(1));
+  if (result.ok() && result->maps_ != nullptr) {
+    const absl::StatusOr<std::shared_ptr<FileMap>> map = result->Map();
     if (!map.ok()) return map.status();
-    result.map_ = *std::move(map);
-    const absl::StatusOr<internal::FileIdentity> now =
-        internal::IdentityOf(path);
-    if (!now.ok()) return now.status();
-    if (*now != result.identity_ || result.map_->size() != file_bytes) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": changed while it was being opened"));
-    }
   }
   return result;
 }
 
-absl::Span<const uint8_t> SafetensorsFile::Bytes(
-    const SafetensorsEntry& entry) const {
-  ESPALIER_CHECK(map_ != nullptr, path_, " is not mapped");
-  return map_->bytes().subspan(static_cast<size_t>(data_start_ + entry.begin),
-                               static_cast<size_t>(entry.num_bytes()));
+absl::StatusOr<std::shared_ptr<FileMap>> SafetensorsFile::Map() const {
+  if (maps_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, ": opened for reading, not mapped"));
+  }
+  return maps_->Get(path_, identity_);
 }
 
 absl::Status SafetensorsFile::CheckUnchanged(
     const internal::FileIdentity& now) const {
   // A mapped file that was replaced by another of its name is still there.
-  if (now == identity_ || (map_ != nullptr && !now.SameFile(identity_))) {
+  if (now == identity_ || (maps_ != nullptr && !now.SameFile(identity_))) {
     return absl::OkStatus();
   }
   return absl::DataLossError("the file changed since it was opened");
@@ -171,13 +193,18 @@ absl::StatusOr<Tensor> SafetensorsFile::LoadMapped(
       return status;
     }
   }
-  const absl::Span<const uint8_t> bytes = Bytes(entry);
+  absl::StatusOr<std::shared_ptr<FileMap>> map = Map();
+  if (!map.ok()) return map.status();
+  const absl::Span<const uint8_t> bytes =
+      (*map)->bytes().subspan(static_cast<size_t>(data_start_ + entry.begin),
+                              static_cast<size_t>(entry.num_bytes()));
   if (dtype == kBool) {
     if (absl::Status status = CheckBool(bytes); !status.ok()) return status;
   }
   if (device.host_addressable() && !bytes.empty() &&
       IsAligned(bytes.data(), dtype)) {
-    return Tensor::MapReadOnly(device, shape, dtype, bytes.data(), map_);
+    return Tensor::MapReadOnly(device, shape, dtype, bytes.data(),
+                               *std::move(map));
   }
   Tensor tensor = Tensor::Empty(device, shape, dtype);
   device.CopyFromHost(tensor.view().pointer, bytes.data(), tensor.num_bytes());
@@ -203,13 +230,36 @@ absl::StatusOr<Tensor> SafetensorsFile::LoadRead(Device& device,
   return &host == &device ? tensor : tensor.CopyTo(device);
 }
 
+absl::Status SafetensorsFile::ReadBytes(const SafetensorsEntry& entry,
+                                        int64_t offset,
+                                        absl::Span<uint8_t> bytes) const {
+  const int64_t count = static_cast<int64_t>(bytes.size());
+  if (offset < 0 || offset > entry.num_bytes() ||
+      count > entry.num_bytes() - offset) {
+    return Bad(
+        path_, entry,
+        absl::OutOfRangeError(absl::StrCat(count, " bytes from byte ", offset,
+                                           " of ", entry.num_bytes())));
+  }
+  absl::StatusOr<internal::ReadableFile> file =
+      internal::ReadableFile::Open(path_);
+  absl::Status status = file.status();
+  if (status.ok() && file->identity() != identity_) {
+    status = absl::DataLossError("the file changed since it was opened");
+  }
+  if (status.ok()) {
+    status = file->ReadAt(data_start_ + entry.begin + offset, bytes);
+  }
+  return status.ok() ? status : Bad(path_, entry, status);
+}
+
 absl::StatusOr<Tensor> SafetensorsFile::Load(
     Device& device, const SafetensorsEntry& entry) const {
   const absl::StatusOr<TensorForm> form = FormOf(entry);
   if (!form.ok()) return Bad(path_, entry, form.status());
   absl::StatusOr<Tensor> tensor;
   absl::Status status = internal::Guard([&] {
-    tensor = map_ != nullptr
+    tensor = maps_ != nullptr
                  ? LoadMapped(device, entry, form->shape, form->dtype)
                  : LoadRead(device, entry, form->shape, form->dtype);
   });

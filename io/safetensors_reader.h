@@ -26,18 +26,35 @@ enum class ReadMode : uint8_t {
   kMap,
   // Tensors are read into memory of their own; an error is a Status.
   kRead,
+  // kRead on network and FUSE file systems, kMap elsewhere; decided for each
+  // file when it is opened.
+  kAuto,
 };
 
+// "map", "read", "auto"
+absl::string_view ToString(ReadMode mode);
+
+namespace internal {
+class MapCache;
+}
+
 // One safetensors file, its header read and validated; no handle stays open.
-// Thread-compatible; Load from several threads at once is safe.
+// Thread-compatible; Load and the other readers are safe from several threads
+// at once.
 class SafetensorsFile {
  public:
   // Fails, naming the file (and the tensor where there is one), when the file
   // breaks a rule of ParseSafetensorsHeader or is shorter than it claims.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path,
                                               ReadMode mode = ReadMode::kMap);
+  // The same, but mapped at the first Load and as long as `maps` keeps it:
+  // for the shards of one checkpoint. `maps` may not be null.
+  static absl::StatusOr<SafetensorsFile> Open(
+      const std::string& path, ReadMode mode,
+      std::shared_ptr<internal::MapCache> maps);
 
   const std::string& path() const { return path_; }
+  // kMap or kRead.
   ReadMode mode() const { return mode_; }
   int64_t file_bytes() const { return identity_.size; }
   // In the order of their data.
@@ -69,14 +86,19 @@ class SafetensorsFile {
   absl::StatusOr<Tensor> LoadRows(Device& device, const SafetensorsEntry& entry,
                                   int64_t start, int64_t count) const;
 
-  // Mode kMap: the raw bytes of a tensor.
-  absl::Span<const uint8_t> Bytes(const SafetensorsEntry& entry) const;
-  // Null in mode kRead. Position of an entry's data: data_start() + begin.
-  const std::shared_ptr<FileMap>& map() const { return map_; }
+  // Raw bytes [offset, offset + bytes.size()) of a tensor's data, read into
+  // `bytes` in either mode, so that nothing stays resident: for streaming.
+  // OUT_OF_RANGE beyond the tensor's end; otherwise fails as Load does.
+  absl::Status ReadBytes(const SafetensorsEntry& entry, int64_t offset,
+                         absl::Span<uint8_t> bytes) const;
+  // Mode kMap: the whole file as pages. An entry's data is at data_start() +
+  // begin. FAILED_PRECONDITION in mode kRead.
+  absl::StatusOr<std::shared_ptr<FileMap>> Map() const;
   int64_t data_start() const { return data_start_; }
 
  private:
   SafetensorsFile() = default;
+  absl::Status ReadHeader();
   absl::Status CheckUnchanged(const internal::FileIdentity& now) const;
   absl::StatusOr<Tensor> LoadMapped(Device& device,
                                     const SafetensorsEntry& entry,
@@ -87,7 +109,7 @@ class SafetensorsFile {
   std::string path_;
   ReadMode mode_ = ReadMode::kMap;
   internal::FileIdentity identity_;
-  std::shared_ptr<FileMap> map_;
+  std::shared_ptr<internal::MapCache> maps_;  // null in mode kRead
   int64_t data_start_ = 0;
   SafetensorsHeader header_;
 };

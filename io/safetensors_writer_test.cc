@@ -116,8 +116,11 @@ TEST_F(SafetensorsWriterTest, StreamsPiecesInAnyOrder) {
   EXPECT_TRUE(writer->Finish().ok());
   const auto file = SafetensorsFile::Open(path_);
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_THAT(file->Bytes(*file->Find("x")), ElementsAre(1, 2, 3, 4));
-  EXPECT_THAT(file->Bytes(*file->Find("y")), ElementsAre(5, 6, 7, 8));
+  std::vector<uint8_t> bytes(4);
+  ASSERT_TRUE(file->ReadBytes(*file->Find("x"), 0, absl::MakeSpan(bytes)).ok());
+  EXPECT_THAT(bytes, ElementsAre(1, 2, 3, 4));
+  ASSERT_TRUE(file->ReadBytes(*file->Find("y"), 0, absl::MakeSpan(bytes)).ok());
+  EXPECT_THAT(bytes, ElementsAre(5, 6, 7, 8));
 }
 
 TEST_F(SafetensorsWriterTest, LeavesNothingBehindUnfinished) {

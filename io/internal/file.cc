@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +37,18 @@ absl::StatusOr<FileIdentity> IdentityOf(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0) return SystemError("look at", path);
   return ToIdentity(status);
+}
+
+bool IsRemoteFile(const std::string& path) {
+  // statfs(2): NFS, SMB, CIFS, SMB2, FUSE, 9P, Lustre, Ceph, AFS, Coda, GPFS.
+  constexpr uint32_t kRemote[] = {
+      0x6969,     0x517b,     0xff534d42, 0xfe534d42, 0x65735546, 0x01021997,
+      0x0bd00bd0, 0x00c36400, 0x5346414f, 0x73757245, 0x47504653};
+  struct statfs status = {};
+  if (statfs(path.c_str(), &status) != 0) return false;
+  const uint32_t type = static_cast<uint32_t>(status.f_type);
+  return std::find(std::begin(kRemote), std::end(kRemote), type) !=
+         std::end(kRemote);
 }
 
 ReadableFile::ReadableFile(std::string path, int file,

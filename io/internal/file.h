@@ -29,6 +29,10 @@ absl::Status SystemError(absl::string_view what, absl::string_view path);
 
 absl::StatusOr<FileIdentity> IdentityOf(const std::string& path);
 
+// Whether the file lies on a network or FUSE file system, where an error of a
+// mapped page would be a signal. False where the system does not tell.
+bool IsRemoteFile(const std::string& path);
+
 // A regular file, read by position. Closes itself.
 class ReadableFile {
  public:
