@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "espalier/ops/gemm/plan.h"
 #include "espalier/runtime/context.h"
 
 namespace espalier::gemm {
@@ -316,6 +317,40 @@ TEST(GemmTest, BatchesEqualSingleProducts) {
   EXPECT_EQ(c, [&] {
     return harness.Run({batches * m, n, k, kF32, kF32, kF32});
   }());
+}
+
+// Two cuts of K whose sum is subnormal: whole tiles and edges keep it.
+TEST(GemmTest, SubnormalSumsAreRoundedNotFlushed) {
+  const int64_t m = 20, n = 45, k = 1056;
+  const size_t cut = static_cast<size_t>(SplitK(k, Compute::kBF16).k_block);
+  std::vector<BFloat16> a(static_cast<size_t>(m * k), BFloat16(0.0f));
+  std::vector<BFloat16> b(static_cast<size_t>(n * k), BFloat16(0.0f));
+  for (size_t i = 0; i < static_cast<size_t>(m); ++i) {
+    a[i * static_cast<size_t>(k)] = BFloat16(0x1p-60f);
+    a[i * static_cast<size_t>(k) + cut] = BFloat16(-1.25f * 0x1p-60f);
+  }
+  for (size_t j = 0; j < static_cast<size_t>(n); ++j) {
+    b[j * static_cast<size_t>(k)] = BFloat16(0x1p-66f);
+    b[j * static_cast<size_t>(k) + cut] = BFloat16(0x1p-66f);
+  }
+  std::vector<BFloat16> c(static_cast<size_t>(m * n), BFloat16(kNan));
+  GemmArgs args;
+  args.m = m;
+  args.n = n;
+  args.k = k;
+  args.a = {a.data(), kBF16, k, 1};
+  args.b = {b.data(), kBF16, k, 1};
+  args.compute = Compute::kBF16;
+  args.c = c.data();
+  args.c_dtype = kBF16;
+  args.c_stride = n;
+  for (Isa isa : Isas()) {
+    std::vector<float> workspace(
+        static_cast<size_t>(WorkspaceBytes(args, isa) / 4 + 16));
+    const auto address = reinterpret_cast<uintptr_t>(workspace.data());
+    GemmSerial(args, isa, reinterpret_cast<void*>((address + 63) / 64 * 64));
+    for (const BFloat16 value : c) ASSERT_EQ(float{value}, -0x1p-128f);
+  }
 }
 
 }  // namespace

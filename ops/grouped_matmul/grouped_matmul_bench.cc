@@ -96,6 +96,7 @@ void BM_Dense(benchmark::State& state) {
       kU8);
   args.workspace = workspace.view();
   const Exec exec = cpu.exec(cpu.compute_stream());
+  grouped_matmul::GroupedCpu(args, exec);
   for (auto _ : state) grouped_matmul::GroupedCpu(args, exec);
   Report(state, threads);
 }
@@ -126,6 +127,7 @@ void BM_Mxfp4(benchmark::State& state) {
       kU8);
   args.workspace = workspace.view();
   const Exec exec = cpu.exec(cpu.compute_stream());
+  grouped_matmul::GroupedCpu(args, exec);
   for (auto _ : state) grouped_matmul::GroupedCpu(args, exec);
   Report(state, threads);
 }

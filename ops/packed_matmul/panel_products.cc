@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "espalier/ops/gemm/ahead.h"
 #include "espalier/ops/packed_matmul/internal/product_plan.h"
 #include "espalier/runtime/thread_pool.h"
 
@@ -111,29 +112,19 @@ class Task {
     }
   }
 
-  // What is packed after the block of K at hand, if it lies in rows along K:
-  // the tiles fetch it.
+  // What is packed after the block of K at hand: the tiles fetch it.
   void FindAhead(int64_t n, int64_t block) {
-    ahead_rows_ = 0;
-    if (product_.pack_b != nullptr || product_.b.k_stride != 1) return;
+    ahead_ = {};
+    if (product_.pack_b != nullptr) return;
     if (++block == plan_.num_k_blocks) {
       block = 0;
       n += plan_.unit;
     }
-    const int64_t size = SizeOf(product_.b.dtype);
-    ahead_rows_ = std::max<int64_t>(0, std::min(plan_.unit, n1_ - n));
-    ahead_pitch_ = product_.b.lane_stride * size;
-    ahead_ = static_cast<const char*>(product_.b.data) + n * ahead_pitch_ +
-             k0(block) * size;
-  }
-  void FetchAhead(gemm::TileArgs& run) {
-    if (ahead_rows_ <= 0) return;
-    run.prefetch = ahead_;
-    run.prefetch_step = ahead_pitch_;
-    const int64_t rows =
-        std::max<int64_t>(1, run.num_words / gemm::kPrefetchLines);
-    ahead_ += rows * ahead_pitch_;
-    ahead_rows_ -= rows;
+    if (n >= n1_) return;
+    ahead_ =
+        gemm::Ahead(gemm::StripsOf(product_.b, n, std::min(plan_.unit, n1_ - n),
+                                   k0(block), num_k(block)),
+                    {}, 0, 1);
   }
 
   void RunTile(int64_t tile_index, int64_t n, int64_t j, int64_t columns,
@@ -168,7 +159,7 @@ class Task {
         finish.out_dtype = c_dtype_;
       }
     }
-    FetchAhead(run);
+    ahead_.AddTo(run);
     tile_.run(run);
   }
 
@@ -180,9 +171,7 @@ class Task {
   uint32_t* packed_b_;
   float* partial_;
   int64_t m0_, rows_, n0_, n1_;
-  const char* ahead_ = nullptr;  // rows of B to fetch
-  int64_t ahead_pitch_ = 0;
-  int64_t ahead_rows_ = 0;
+  gemm::Ahead ahead_;
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Our matrix products beside oneDNN's, alternating in one run, each as a share
 // of the peak measured between them. Built with -DESPALIER_PEERS=ON; nothing
 // else of the project knows oneDNN.
-//   onednn_gemm [num_threads]     (OMP_NUM_THREADS the same)
+//   onednn_gemm [num_threads [bf16|f32 [forms]]]   (OMP_NUM_THREADS the same)
+// forms: letters of FDWP, see Product::form; without, all of both dtypes.
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -163,16 +165,23 @@ void Compare(Context& context, int threads, const Product& p, DType dtype) {
 int main(int argc, char** argv) {
   using espalier::Product;
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  const std::string only = argc > 2 ? argv[2] : "";
+  const std::string forms = argc > 3 ? argv[3] : "FDWP";
   const auto context = espalier::bench::MakeContext(threads);
   for (espalier::DType dtype : {espalier::kBF16, espalier::kF32}) {
-    for (char form : {'F', 'D', 'W', 'P'}) {
+    if (!only.empty() && only != (dtype == espalier::kF32 ? "f32" : "bf16")) {
+      continue;
+    }
+    for (char form : forms) {
       for (const Product& p :
            {Product{512, 576, 1536, form}, Product{2048, 2048, 2048, form},
             Product{4096, 4096, 4096, form}, Product{256, 7168, 3072, form}}) {
         espalier::Compare(*context, threads, p, dtype);
       }
+      if (form == 'P') {
+        espalier::Compare(*context, threads, {16, 3584, 3072, 'P'}, dtype);
+      }
     }
-    espalier::Compare(*context, threads, {16, 3584, 3072, 'P'}, dtype);
   }
   return 0;
 }

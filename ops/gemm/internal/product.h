@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "espalier/ops/gemm/ahead.h"
 #include "espalier/ops/gemm/gemm.h"
-#include "espalier/ops/gemm/internal/ahead.h"
 #include "espalier/ops/gemm/plan.h"
 #include "espalier/runtime/thread_pool.h"
 

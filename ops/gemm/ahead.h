@@ -1,5 +1,5 @@
-#ifndef ESPALIER_OPS_GEMM_INTERNAL_AHEAD_H_
-#define ESPALIER_OPS_GEMM_INTERNAL_AHEAD_H_
+#ifndef ESPALIER_OPS_GEMM_AHEAD_H_
+#define ESPALIER_OPS_GEMM_AHEAD_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -86,4 +86,4 @@ class Ahead {
 
 }  // namespace espalier::gemm
 
-#endif  // ESPALIER_OPS_GEMM_INTERNAL_AHEAD_H_
+#endif  // ESPALIER_OPS_GEMM_AHEAD_H_
