@@ -363,9 +363,14 @@ TEST(PatternTest, SpellsOutWhatPcreReadsDifferently) {
             "\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\p{L}]+[\\p{Nd}]"
             "\\x{4e00}");
   EXPECT_TRUE(internal::TranslatePattern("[]a]").ok());
+  EXPECT_EQ(internal::TranslatePattern("[\\p{L}&&[^\\p{Han}x]]+").value(),
+            "(?:(?![\\p{sc:Han}x])[\\p{L}])+");
+  EXPECT_EQ(internal::TranslatePattern("[ab&&[b\\d]]").value(),
+            "(?:(?=[b\\p{Nd}])[ab])");
   for (const char* pattern :
        {"[a[b]]", "[[:alpha:]]", "\\h", "^a", "a$", "[\\S]", "a{1,2}+", "\\",
-        "(?<n>a)", "\\u12", "\\K", "\\b"}) {
+        "(?<n>a)", "\\u12", "\\K", "\\b", "[a&&b]", "[^a&&[b]]", "[a&&[b]c]",
+        "[&&[b]]", "[a&&[b]&&[c]]"}) {
     EXPECT_EQ(internal::TranslatePattern(pattern).status().code(),
               absl::StatusCode::kUnimplemented)
         << pattern;

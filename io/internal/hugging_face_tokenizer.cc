@@ -88,7 +88,8 @@ absl::Status HuggingFaceTokenizer::LoadAddedTokens(const JsonObject& json) {
       const AddedToken& token = added_.at(added_ids_.at(content));
       if (token.special != special) continue;
       if (token.normalized) {
-        normalized_tokens_.Add(token, normalizer_.Apply(content));
+        std::string storage;
+        normalized_tokens_.Add(token, normalizer_.Apply(content, &storage));
       } else {
         plain_tokens_.Add(token, content);
       }
@@ -240,11 +241,7 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
     const absl::string_view piece =
         text.substr(stretch.begin, stretch.end - stretch.begin);
     std::string storage;
-    absl::string_view normalized = piece;
-    if (!normalizer_.empty()) {
-      storage = normalizer_.Apply(piece);
-      normalized = storage;
-    }
+    const absl::string_view normalized = normalizer_.Apply(piece, &storage);
     for (const Stretch& inner : normalized_tokens_.Split(normalized, options)) {
       if (inner.id >= 0) {
         ids.push_back(inner.id);

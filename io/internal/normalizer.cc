@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -106,22 +107,28 @@ absl::Status Normalizer::Add(const JsonObject& json) {
   return CheckAllRead(json);
 }
 
-std::string Normalizer::Apply(absl::string_view text) const {
-  std::string result(text);
+absl::string_view Normalizer::Apply(absl::string_view text,
+                                    std::string* storage) const {
   for (const Step& step : steps_) {
+    std::string next;
     switch (step.kind) {
       case Kind::kPrepend:
-        if (!result.empty()) result.insert(0, step.content);
+        if (text.empty()) continue;
+        next = absl::StrCat(step.content, text);
         break;
       case Kind::kReplace:
-        result = ReplaceEvery(result, step.pattern, step.content);
+        if (!absl::StrContains(text, step.pattern)) continue;
+        next = ReplaceEvery(text, step.pattern, step.content);
         break;
       case Kind::kNfc:
-        result = ToNfc(std::move(result));
+        if (IsSurelyNfc(text)) continue;
+        next = ToNfc(text);
         break;
     }
+    *storage = std::move(next);  // `text` may stand in *storage till here
+    text = *storage;
   }
-  return result;
+  return text;
 }
 
 }  // namespace espalier::internal

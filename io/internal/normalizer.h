@@ -21,8 +21,8 @@ class Normalizer {
   static absl::StatusOr<Normalizer> Load(const JsonObject& tokenizer);
 
   bool empty() const { return steps_.empty(); }
-  // Valid UTF-8 to valid UTF-8.
-  std::string Apply(absl::string_view text) const;
+  // Valid UTF-8 to valid UTF-8: `text` itself, or what was made in *storage.
+  absl::string_view Apply(absl::string_view text, std::string* storage) const;
 
  private:
   enum class Kind { kPrepend, kReplace, kNfc };

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "espalier/io/internal/text.h"
 
@@ -18,7 +20,8 @@ constexpr char kSpaces[] =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}"
     "\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 // Oniguruma's \w; PCRE2's knows all numbers and no marks.
-constexpr char kWordChars[] = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr char kWordChars[] =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 
 bool IsHex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ||
@@ -49,21 +52,47 @@ class Translator {
     if (c == '\\') return Escape();
     if (in_class_) {
       if (c == '[') return Unsupported("a class in a class");
-      if (in_.substr(at_, 2) == "&&") return Unsupported("&&");
+      if (in_.substr(at_, 2) == "&&") return Intersection();
       const bool literal = at_ == class_start_;  // "]" first in the class
-      if (c == ']' && !literal) in_class_ = false;
-      return Copy(1);
+      if (c != ']' || literal) return Copy(1);
+      in_class_ = false;
+      return outer_.empty() ? Copy(1) : EndIntersection();
     }
     if (c == '[') {
       in_class_ = true;
       const size_t length = in_.substr(at_, 2) == "[^" ? 2 : 1;
       class_start_ = at_ + length;
+      class_out_ = out_.size();
       return Copy(length);
     }
     if (c == '^' || c == '$') return Unsupported("a line anchor");
     if (in_.substr(at_, 2) == "}+") return Unsupported("\"}+\"");
     if (in_.substr(at_, 2) == "(?") return Group();
     return Copy(1);
+  }
+
+  // [A&&[B]], which PCRE2 has not, becomes (?:(?=[B])[A]).
+  absl::Status Intersection() {
+    if (in_.substr(at_, 3) != "&&[" || !outer_.empty() ||
+        out_.compare(class_out_, 2, "[^") == 0 ||
+        out_.size() == class_out_ + 1) {
+      return Unsupported("&& other than of a class and one in brackets");
+    }
+    outer_ = absl::StrCat(out_.substr(class_out_), "]");
+    out_.resize(class_out_);
+    const bool negated = in_.substr(at_, 4) == "&&[^";
+    absl::StrAppend(&out_, "(?:(?", negated ? "!" : "=", "[");
+    at_ += negated ? 4 : 3;
+    class_start_ = at_;
+    return absl::OkStatus();
+  }
+
+  absl::Status EndIntersection() {
+    if (in_.substr(at_, 2) != "]]") return Unsupported("a class behind &&");
+    absl::StrAppend(&out_, "])", outer_, ")");
+    outer_.clear();
+    at_ += 2;
+    return absl::OkStatus();
   }
 
   absl::Status Group() {
@@ -97,7 +126,7 @@ class Translator {
         if (in_.substr(at_ + 2, 1) != "{" || close == absl::string_view::npos) {
           return Unsupported("an escape without braces");
         }
-        return Copy(close + 1 - at_);
+        return c == 'x' ? Copy(close + 1 - at_) : Property(close);
       }
       case 'r':
       case 'n':
@@ -112,6 +141,19 @@ class Translator {
         }
         return Copy(2);  // a sign that stands for itself
     }
+  }
+
+  // A script, without "sc:", is more than that to PCRE2.
+  absl::Status Property(size_t close) {
+    const absl::string_view name = in_.substr(at_ + 3, close - at_ - 3);
+    const absl::string_view letters = absl::StripPrefix(name, "^");
+    const bool script = letters.size() > 2 && letters != "Alphabetic" &&
+                        !absl::StrContains(letters, ':');
+    absl::StrAppend(&out_, in_.substr(at_, 3),
+                    letters.size() < name.size() ? "^" : "",
+                    script ? "sc:" : "", letters, "}");
+    at_ = close + 1;
+    return absl::OkStatus();
   }
 
   absl::Status Class(absl::string_view items, bool negated) {
@@ -144,8 +186,10 @@ class Translator {
 
   const absl::string_view in_;
   std::string out_;
+  std::string outer_;  // of an intersection whose second class is being read
   size_t at_ = 0;
-  size_t class_start_ = 0;
+  size_t class_start_ = 0;  // in in_
+  size_t class_out_ = 0;    // in out_
   bool in_class_ = false;
 };
 

@@ -13,11 +13,6 @@ namespace espalier::internal {
 
 namespace {
 
-// huggingface/tokenizers, pre_tokenizers/byte_level.rs (from GPT-2).
-constexpr char kByteLevelPattern[] =
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
-    "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
 std::string EscapePattern(absl::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -94,15 +89,32 @@ absl::Status PreTokenizer::AddSplit(const JsonObject& json) {
                                             ", which is not supported"))
             .message());
   }
-  absl::StatusOr<std::shared_ptr<const Pattern>> compiled =
-      Pattern::Compile(expression);
-  if (!compiled.ok()) {
-    return absl::Status(
-        compiled.status().code(),
-        json.Error("pattern", compiled.status().message()).message());
+  status = AddExpression(expression);
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      json.Error("pattern", status.message()).message());
+}
+
+absl::Status PreTokenizer::AddExpression(absl::string_view expression) {
+  Splitter splitter;
+  splitter.scan = FindScanner(expression);
+  if (splitter.scan == nullptr) {
+    absl::StatusOr<std::shared_ptr<const Pattern>> compiled =
+        Pattern::Compile(expression);
+    if (!compiled.ok()) return compiled.status();
+    splitter.pattern = *std::move(compiled);
   }
-  patterns_.push_back(*std::move(compiled));
+  splitters_.push_back(std::move(splitter));
   return absl::OkStatus();
+}
+
+absl::StatusOr<PreTokenizer> PreTokenizer::ByExpression(
+    absl::string_view expression) {
+  PreTokenizer result;
+  absl::Status status = result.AddExpression(expression);
+  if (!status.ok()) return status;
+  result.byte_level_ = true;
+  return result;
 }
 
 absl::Status PreTokenizer::AddByteLevel(const JsonObject& json) {
@@ -113,16 +125,14 @@ absl::Status PreTokenizer::AddByteLevel(const JsonObject& json) {
   }
   if (!status.ok()) return status;
   json.Ignore("trim_offsets");  // concerns offsets, not ids
-  if (add_prefix_space_ && !patterns_.empty()) {
+  if (add_prefix_space_ && !splitters_.empty()) {
     return absl::UnimplementedError(
         json.Error("add_prefix_space", "behind a Split is not supported")
             .message());
   }
   if (use_regex) {
-    absl::StatusOr<std::shared_ptr<const Pattern>> compiled =
-        Pattern::Compile(kByteLevelPattern);
-    if (!compiled.ok()) return compiled.status();
-    patterns_.push_back(*std::move(compiled));
+    status = AddExpression(kGpt2Expression.expression);
+    if (!status.ok()) return status;
   }
   byte_level_ = true;
   return absl::OkStatus();
@@ -135,18 +145,23 @@ absl::Status PreTokenizer::SplitFrom(
   const auto next = [&](size_t begin, size_t end) {
     if (begin == end) return absl::OkStatus();
     const absl::string_view piece = text.substr(begin, end - begin);
-    return step + 1 == matchers.size()
+    return step + 1 == splitters_.size()
                ? on_word(piece)
                : SplitFrom(step + 1, piece, matchers, on_word);
   };
-  if (step == matchers.size()) return on_word(text);
+  if (step == splitters_.size()) return on_word(text);
+  const Splitter& splitter = splitters_[step];
   size_t covered = 0;
   size_t at = 0;
   Match match;
   while (at < text.size()) {
-    const absl::StatusOr<bool> found = matchers[step]->Find(text, at, &match);
-    if (!found.ok()) return found.status();
-    if (!*found) break;
+    if (splitter.scan != nullptr) {
+      if (!splitter.scan(text, at, &match)) break;
+    } else {
+      const absl::StatusOr<bool> found = matchers[step]->Find(text, at, &match);
+      if (!found.ok()) return found.status();
+      if (!*found) break;
+    }
     if (match.end == match.begin) {  // cuts nothing out
       at = match.end + 1;
       while (at < text.size() &&
@@ -173,8 +188,11 @@ absl::Status PreTokenizer::Split(
     text = prefixed;
   }
   std::vector<std::unique_ptr<PatternMatcher>> matchers;
-  for (const std::shared_ptr<const Pattern>& pattern : patterns_) {
-    matchers.push_back(std::make_unique<PatternMatcher>(*pattern));
+  for (const Splitter& splitter : splitters_) {
+    matchers.push_back(
+        splitter.scan != nullptr
+            ? nullptr
+            : std::make_unique<PatternMatcher>(*splitter.pattern));
   }
   return SplitFrom(0, text, matchers, on_word);
 }

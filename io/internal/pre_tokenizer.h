@@ -8,11 +8,19 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 #include "espalier/io/internal/pattern.h"
+#include "espalier/io/internal/word_scanner.h"
 #include "espalier/io/json_object.h"
 
 namespace espalier::internal {
+
+// A Pattern, or a hand-written scanner that finds the same.
+struct Splitter {
+  std::shared_ptr<const Pattern> pattern;
+  ScanFn* scan = nullptr;
+};
 
 // The "pre_tokenizer" of a tokenizer.json: cuts text into words, which are
 // encoded one by one. Knows Sequence, Split by an expression or a string
@@ -22,6 +30,9 @@ class PreTokenizer {
  public:
   // `tokenizer` is the whole file's object.
   static absl::StatusOr<PreTokenizer> Load(const JsonObject& tokenizer);
+  // Splits into words of raw bytes by one expression.
+  static absl::StatusOr<PreTokenizer> ByExpression(
+      absl::string_view expression);
 
   // Whether words are bytes, spelled with GPT-2's stand-ins.
   bool byte_level() const { return byte_level_; }
@@ -36,12 +47,13 @@ class PreTokenizer {
   absl::Status Add(const JsonObject& json);
   absl::Status AddSplit(const JsonObject& json);
   absl::Status AddByteLevel(const JsonObject& json);
+  absl::Status AddExpression(absl::string_view expression);
   absl::Status SplitFrom(
       size_t step, absl::string_view text,
       absl::Span<const std::unique_ptr<PatternMatcher>> matchers,
       absl::FunctionRef<absl::Status(absl::string_view)> on_word) const;
 
-  std::vector<std::shared_ptr<const Pattern>> patterns_;
+  std::vector<Splitter> splitters_;
   bool byte_level_ = false;
   bool add_prefix_space_ = false;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "espalier/io/internal/char_class.h"
 #include "espalier/io/internal/unicode_tables.h"
 #include "espalier/io/internal/utf8.h"
 
@@ -17,9 +18,6 @@ constexpr uint32_t kSBase = 0xAC00, kLBase = 0x1100, kVBase = 0x1161,
                    kTBase = 0x11A7;
 constexpr uint32_t kLCount = 19, kVCount = 21, kTCount = 28;
 constexpr uint32_t kSCount = kLCount * kVCount * kTCount;
-// Below it every text is in form C.
-constexpr uint32_t kFirstMark = 0x300;
-
 struct Char {
   uint32_t code = 0;
   uint8_t combining_class = 0;
@@ -35,8 +33,7 @@ const Range* FindRange(const Range* ranges, int count, uint32_t code) {
   return found != end && found->first <= code ? found : nullptr;
 }
 
-uint8_t ClassOf(uint32_t code) {
-  if (code < kFirstMark) return 0;
+uint8_t CombiningClassOf(uint32_t code) {
   const CombiningClass* found =
       FindRange(kCombiningClasses, kNumCombiningClasses, code);
   return found == nullptr ? 0 : found->combining_class;
@@ -57,7 +54,7 @@ void Decompose(uint32_t code, std::vector<Char>* chars) {
       kDecompositions, end, code,
       [](const Decomposition& row, uint32_t c) { return row.code < c; });
   if (found == end || found->code != code) {
-    chars->push_back({code, ClassOf(code)});
+    chars->push_back({code, CombiningClassOf(code)});
     return;
   }
   Decompose(found->first, chars);  // at most 3 deep
@@ -132,39 +129,70 @@ void ComposeAll(std::vector<Char>* chars) {
   chars->resize(kept);
 }
 
-}  // namespace
-
-bool IsWhiteSpace(uint32_t code) {
-  return (code >= 9 && code <= 13) || code == 0x20 || code == 0x85 ||
-         code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
-         code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
-         code == 0x3000;
-}
-
-bool IsWordChar(uint32_t code) {
-  return FindRange(kWordRanges, kNumWordRanges, code) != nullptr;
-}
-
-std::string ToNfc(std::string text) {
-  // UTF-8 first bytes from 0xCC on: U+0300 and above.
-  if (std::all_of(text.begin(), text.end(), [](char byte) {
-        return static_cast<uint8_t>(byte) < 0xCC;
-      })) {
-    return text;
-  }
+// Composes text[0..] and appends it.
+void AppendComposed(absl::string_view text, std::string* composed) {
   std::vector<Char> chars;
   chars.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    const Utf8Char c = DecodeUtf8(text, at);
-    if (c.bytes == 0) return text;  // not UTF-8: the caller's check
-    Decompose(c.code, &chars);
-    at += c.bytes;
+    uint32_t code = 0;
+    at += ScanChar(text, at, &code).bytes;
+    Decompose(code, &chars);
   }
   SortMarks(&chars);
   ComposeAll(&chars);
+  for (const Char& c : chars) AppendUtf8(c.code, composed);
+}
+
+// Where a character that composition may change or move stands at or after
+// `at`; *starter is where the character before it begins. text.size() when
+// there is none.
+size_t FindComposable(absl::string_view text, size_t at, size_t* starter) {
+  while (at < text.size()) {
+    if (static_cast<uint8_t>(text[at]) < 0x80) {
+      *starter = at++;
+      continue;
+    }
+    uint32_t code = 0;
+    const ScannedChar c = ScanChar(text, at, &code);
+    if (c.char_class.may_compose()) return at;
+    *starter = at;
+    at += c.bytes;
+  }
+  return at;
+}
+
+}  // namespace
+
+bool IsWhiteSpace(uint32_t code) { return ClassOf(code).In(kSpaces); }
+
+bool IsWordChar(uint32_t code) { return ClassOf(code).is_word(); }
+
+bool IsSurelyNfc(absl::string_view text) {
+  size_t starter = 0;
+  return FindComposable(text, 0, &starter) == text.size();
+}
+
+// Only stretches of composable characters, each with the character before it,
+// need the work: what stands between them neither changes nor moves.
+std::string ToNfc(absl::string_view text) {
   std::string composed;
   composed.reserve(text.size());
-  for (const Char& c : chars) AppendUtf8(c.code, &composed);
+  size_t covered = 0;
+  for (;;) {
+    size_t begin = covered;
+    size_t end = FindComposable(text, covered, &begin);
+    if (end == text.size()) break;
+    while (end < text.size()) {
+      uint32_t code = 0;
+      const ScannedChar c = ScanChar(text, end, &code);
+      if (!c.char_class.may_compose()) break;
+      end += c.bytes;
+    }
+    composed.append(text.data() + covered, begin - covered);
+    AppendComposed(text.substr(begin, end - begin), &composed);
+    covered = end;
+  }
+  composed.append(text.data() + covered, text.size() - covered);
   return composed;
 }
 

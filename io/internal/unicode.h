@@ -4,18 +4,25 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace espalier::internal {
 
 // White_Space of Unicode.
 bool IsWhiteSpace(uint32_t code);
 
-// Whether a character belongs to a word: letters, marks, decimal digits,
-// connectors (Unicode TR 18, \w).
+// Whether a character belongs to a word (Unicode TR 18, \w): alphabetic
+// characters, marks, decimal digits, connectors, joiners.
 bool IsWordChar(uint32_t code);
 
-// Canonical composition (Unicode Standard Annex 15, form C) of valid UTF-8.
-// Takes time linear in the text, apart from sorting runs of marks.
-std::string ToNfc(std::string text);
+// False when canonical composition may change the text, valid UTF-8.
+bool IsSurelyNfc(absl::string_view text);
+
+// Canonical composition (Unicode Standard Annex 15, form C) of valid UTF-8, as
+// of Unicode 9, which the tokenizers library has: characters assigned since
+// stay as they are. Takes time linear in the text, apart from sorting runs of
+// marks.
+std::string ToNfc(absl::string_view text);
 
 }  // namespace espalier::internal
 

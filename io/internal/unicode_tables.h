@@ -27,13 +27,6 @@ struct CombiningClass {
 extern const CombiningClass kCombiningClasses[];
 extern const int kNumCombiningClasses;
 
-struct CodeRange {
-  uint32_t first;
-  uint32_t last;
-};
-extern const CodeRange kWordRanges[];  // ascending
-extern const int kNumWordRanges;
-
 }  // namespace espalier::internal
 
 #endif  // ESPALIER_IO_INTERNAL_UNICODE_TABLES_H_
