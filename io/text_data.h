@@ -118,6 +118,7 @@ struct TokenBatch {
   std::vector<int32_t> ids;         // [T]
   std::vector<int32_t> labels;      // [T], the next token of the document;
                                     // kIgnoreLabel at a document's last
+  std::vector<float> weights;       // [T] of the labels; empty: all 1
   std::vector<int32_t> positions;   // [T], from 0 in each sample
   std::vector<int32_t> cu_seqlens;  // [samples + 1], from 0 to T
 };

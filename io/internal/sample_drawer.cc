@@ -1,0 +1,235 @@
+#include "espalier/io/internal/sample_drawer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace espalier::internal {
+
+namespace {
+
+bool Trains(const EncodedSample& sample) {
+  return std::any_of(sample.weights.begin() + !sample.weights.empty(),
+                     sample.weights.end(),
+                     [](float weight) { return weight > 0; });
+}
+
+// `last` ends what is predicted: the sample's end, or where it is truncated.
+Piece MakePiece(const EncodedSample& sample, const PieceRef& ref,
+                int64_t last) {
+  Piece piece;
+  piece.ref = ref;
+  piece.ids.assign(sample.ids.begin() + ref.begin,
+                   sample.ids.begin() + ref.end);
+  piece.labels.resize(piece.ids.size(), kIgnoreLabel);
+  piece.weights.resize(piece.ids.size(), 0);
+  for (int64_t at = ref.begin; at < ref.end && at + 1 < last; ++at) {
+    const auto next = static_cast<size_t>(at) + 1;
+    if (!(sample.weights[next] > 0)) continue;
+    const auto i = static_cast<size_t>(at - ref.begin);
+    piece.labels[i] = sample.ids[next];
+    piece.weights[i] = sample.weights[next];
+  }
+  return piece;
+}
+
+}  // namespace
+
+SampleDrawer::SampleDrawer(std::vector<DataGroup> groups,
+                           const DataStreamOptions& options)
+    : groups_(std::move(groups)),
+      options_(options),
+      max_tokens_(options.max_sample_tokens > 0 ? options.max_sample_tokens
+                                                : options.pack_tokens),
+      positions_(groups_.size()),
+      pieces_in_epoch_(groups_.size()),
+      orders_(groups_.size()) {
+  for (const DataGroup& group : groups_) {
+    int64_t end = 0;
+    std::vector<int64_t>& ends = ends_.emplace_back();
+    for (const auto& source : group.sources) {
+      end += source->size();
+      ends.push_back(end);
+    }
+  }
+}
+
+std::string SampleDrawer::Describe() const {
+  std::string text;
+  for (const DataGroup& group : groups_) {
+    absl::StrAppend(&text, "group of weight ", group.weight, "\n");
+    for (const auto& source : group.sources) {
+      absl::StrAppend(&text, source->Describe(), "\n");
+    }
+  }
+  return text;
+}
+
+absl::StatusOr<EncodedSample> SampleDrawer::Get(size_t group,
+                                                int64_t sample) const {
+  const std::vector<int64_t>& ends = ends_[group];
+  const auto end = std::upper_bound(ends.begin(), ends.end(), sample);
+  const auto source = static_cast<size_t>(end - ends.begin());
+  return groups_[group].sources[source]->Get(
+      sample - (source == 0 ? 0 : ends[source - 1]));
+}
+
+bool SampleDrawer::InSplit(const EncodedSample& sample) const {
+  if (options_.split == DataSplit::kAll) return true;
+  const bool held_out = std::ldexp(static_cast<double>(sample.content_hash),
+                                   -64) < options_.held_out_fraction;
+  return held_out == (options_.split == DataSplit::kHeldOut);
+}
+
+bool SampleDrawer::Ended(size_t group) const {
+  return options_.num_epochs > 0 &&
+         positions_[group].epoch == options_.num_epochs;
+}
+
+int SampleDrawer::NextGroup() const {
+  int best = -1;
+  double best_share = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (Ended(g)) continue;
+    const double share =
+        static_cast<double>(positions_[g].num_tokens) / groups_[g].weight;
+    if (best >= 0 && share >= best_share) continue;
+    best = static_cast<int>(g);
+    best_share = share;
+  }
+  return best;
+}
+
+void SampleDrawer::Cut(const EncodedSample& sample, size_t group, int64_t index,
+                       std::vector<Piece>* pieces, DataReport* report) {
+  const auto size = static_cast<int64_t>(sample.ids.size());
+  ++report->num_samples;
+  report->num_tokens += size;
+  if (!Trains(sample)) {
+    ++report->num_untrained_samples;
+    report->num_untrained_tokens += size;
+    return;
+  }
+  int64_t kept = size;
+  if (size > max_tokens_) {
+    ++report->num_long_samples;
+    if (options_.long_samples == LongSamplePolicy::kDrop) {
+      ++report->num_dropped_samples;
+      report->num_dropped_tokens += size;
+      return;
+    }
+    if (options_.long_samples == LongSamplePolicy::kTruncate) {
+      kept = max_tokens_;
+      report->num_truncated_tokens += size - kept;
+    }
+  }
+  for (int64_t begin = 0; begin < kept; begin += max_tokens_) {
+    const PieceRef ref{static_cast<int32_t>(group), index, begin,
+                       std::min(begin + max_tokens_, kept)};
+    pieces->push_back(MakePiece(sample, ref, kept));
+    ++report->num_pieces;
+    report->num_trained_tokens += std::count_if(
+        pieces->back().weights.begin(), pieces->back().weights.end(),
+        [](float weight) { return weight > 0; });
+  }
+  report->num_kept_tokens += kept;
+  positions_[group].num_tokens += kept;
+}
+
+absl::StatusOr<bool> SampleDrawer::Draw(std::vector<Piece>* pieces,
+                                        DataReport* report) {
+  const size_t before = pieces->size();
+  while (pieces->size() == before) {
+    const int chosen = NextGroup();
+    if (chosen < 0) return false;
+    const auto g = static_cast<size_t>(chosen);
+    GroupPosition& at = positions_[g];
+    int64_t index = at.position;
+    if (options_.shuffle) {
+      if (!orders_[g]) {
+        orders_[g].emplace(
+            Rng{options_.seed,
+                (uint64_t{g} << 32) + static_cast<uint64_t>(at.epoch)},
+            GroupSize(g));
+      }
+      index = orders_[g]->At(at.position);
+    }
+    const auto sample = Get(g, index);
+    if (sample.ok()) {
+      if (InSplit(*sample)) {
+        Cut(*sample, g, index, pieces, report);
+      } else {
+        ++report->num_other_split;
+      }
+    } else if (options_.skip_bad_records &&
+               absl::IsInvalidArgument(sample.status())) {
+      if (report->num_bad_records++ == 0) {
+        report->first_bad_record = std::string(sample.status().message());
+      }
+    } else {
+      return sample.status();
+    }
+    pieces_in_epoch_[g] += static_cast<int64_t>(pieces->size() - before);
+    if (++at.position < GroupSize(g)) continue;
+    at.position = 0;
+    ++at.epoch;
+    orders_[g].reset();
+    if (std::exchange(pieces_in_epoch_[g], 0) == 0 &&
+        options_.num_epochs == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "no sample of ", GroupSize(g),
+          " to train on: ", report->num_bad_records, " bad, ",
+          report->num_dropped_samples, " too long and dropped, ",
+          report->num_untrained_samples, " without a token to predict, ",
+          report->num_other_split, " of the other split; data:\n", Describe()));
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<Piece> SampleDrawer::Make(const PieceRef& ref) const {
+  const auto g = static_cast<size_t>(ref.group);
+  if (ref.group < 0 || g >= groups_.size() || ref.sample < 0 ||
+      ref.sample >= GroupSize(g)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cursor: no sample ", ref.sample, " of group ", ref.group));
+  }
+  const auto sample = Get(g, ref.sample);
+  if (!sample.ok()) return sample.status();
+  const auto size = static_cast<int64_t>(sample->ids.size());
+  if (ref.begin < 0 || ref.end <= ref.begin || ref.end > size ||
+      ref.size() > max_tokens_) {
+    return absl::InvalidArgumentError(absl::StrCat("cursor: tokens [",
+                                                   ref.begin, ", ", ref.end,
+                                                   ") of a sample of ", size));
+  }
+  const bool truncates = options_.long_samples == LongSamplePolicy::kTruncate;
+  return MakePiece(*sample, ref,
+                   truncates ? std::min(size, max_tokens_) : size);
+}
+
+absl::Status SampleDrawer::Seek(std::vector<GroupPosition> positions) {
+  if (positions.size() != groups_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cursor: ", positions.size(), " groups, expected ", groups_.size()));
+  }
+  for (size_t g = 0; g < positions.size(); ++g) {
+    const GroupPosition& at = positions[g];
+    if (at.epoch < 0 || at.position < 0 || at.position >= GroupSize(g) ||
+        at.num_tokens < 0 ||
+        (options_.num_epochs > 0 && at.epoch > options_.num_epochs)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cursor: epoch ", at.epoch, ", position ", at.position,
+                       " in group ", g, " of ", GroupSize(g), " samples"));
+    }
+  }
+  positions_ = std::move(positions);
+  for (auto& order : orders_) order.reset();
+  // A position inside an epoch says that something was drawn from it.
+  for (int64_t& pieces : pieces_in_epoch_) pieces = 1;
+  return absl::OkStatus();
+}
+
+}  // namespace espalier::internal
