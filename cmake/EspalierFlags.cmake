@@ -19,6 +19,10 @@ add_library(espalier_flags INTERFACE)
 target_compile_options(espalier_flags INTERFACE
   -Wall -Wextra -Werror -ffp-contract=off -fno-math-errno
   -DHWY_DISABLE_PCLMUL_AES)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # Which mutex guards what (runtime/mutex.h) is checked, not only said.
+  target_compile_options(espalier_flags INTERFACE -Wthread-safety)
+endif()
 if(ESPALIER_X86)
   # The floor is AVX2 (x86-64-v3); higher sets are chosen at run time.
   target_compile_options(espalier_flags INTERFACE -march=x86-64-v3)
@@ -28,6 +32,11 @@ if(ESPALIER_X86)
   endif()
 elseif(ESPALIER_ARM64)
   target_compile_definitions(espalier_flags INTERFACE ESPALIER_ARM64=1)
+endif()
+
+if(CMAKE_CROSSCOMPILING)
+  # The tests run under an emulator; exhaustive ones try fewer points.
+  target_compile_definitions(espalier_flags INTERFACE ESPALIER_EMULATED=1)
 endif()
 
 find_program(ESPALIER_MOLD mold)

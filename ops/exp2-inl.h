@@ -10,6 +10,8 @@
 
 #include "hwy/highway.h"
 
+#include "espalier/ops/highway-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace espalier {
 namespace HWY_NAMESPACE {
@@ -22,8 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // (1.1e-7) with its first coefficient held at 1.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp2(D d, hn::Vec<D> y) {
-  // The bound is the first operand: then NaN in y survives Max on x86.
-  y = hn::Max(hn::Set(d, -126.0f), y);
+  y = AtLeast(d, -126.0f, y);
   const auto n = hn::Round(y);
   const auto r = hn::Sub(y, n);
   auto p = hn::Set(d, 0.001326472731307149f);

@@ -1,6 +1,7 @@
 // Loads and stores that widen bf16 to f32 lanes and round back, to nearest
 // even, once. The N forms touch `count` elements at most (count >= 1) and read
-// zeros beyond. Included once per instruction set, after ops/highway.h.
+// zeros beyond. And what Highway does unlike on x86 and Arm.
+// Included once per instruction set, by ops/highway.h.
 
 #if defined(ESPALIER_OPS_HIGHWAY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ESPALIER_OPS_HIGHWAY_INL_H_
@@ -20,6 +21,28 @@ namespace espalier {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// v, but at least (at most) the bound; NaN stays NaN. Max and Min alone keep it
+// on x86 if the bound is the first operand, and never on Arm.
+template <class D>
+HWY_INLINE hn::Vec<D> AtLeast(D d, float bound, hn::Vec<D> v) {
+  const auto least = hn::Set(d, bound);
+#if HWY_ARCH_ARM
+  return hn::IfThenElse(hn::Lt(v, least), least, v);
+#else
+  return hn::Max(least, v);
+#endif
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> AtMost(D d, float bound, hn::Vec<D> v) {
+  const auto most = hn::Set(d, bound);
+#if HWY_ARCH_ARM
+  return hn::IfThenElse(hn::Gt(v, most), most, v);
+#else
+  return hn::Min(most, v);
+#endif
+}
 
 template <class D>
 HWY_INLINE hn::Vec<D> LoadF32(D d, const float* p) {

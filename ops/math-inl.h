@@ -11,6 +11,8 @@
 
 #include "hwy/highway.h"
 
+#include "espalier/ops/highway-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace espalier {
 namespace HWY_NAMESPACE {
@@ -42,9 +44,7 @@ HWY_INLINE hn::Vec<D> ScaleByPowerOf2(D d, hn::Vec<D> v, hn::Vec<D> n) {
 // relative error (3.1e-9) with its first two coefficients held at 1.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
-  // The bound is the first operand: then NaN in x survives Min and Max on x86.
-  x = hn::Max(hn::Set(d, -104.5f), x);
-  x = hn::Min(hn::Set(d, 89.5f), x);
+  x = AtMost(d, 89.5f, AtLeast(d, -104.5f, x));
   // Adding 1.5 * 2^23 rounds to the nearest whole number.
   const auto magic = hn::Set(d, 12582912.0f);
   const auto n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);

@@ -155,7 +155,7 @@ Twin RunTwin(const test::Target& target, const Packing& packing, int64_t rows,
 
 // Few rows, tiles with and without a rest, several tiles; fewer of them in
 // instrumented builds.
-#if defined(ESPALIER_ASAN)
+#if defined(ESPALIER_ASAN) || defined(ESPALIER_EMULATED)
 constexpr int64_t kTwinRows[] = {1, 4, 17, 64};
 #else
 constexpr int64_t kTwinRows[] = {1, 2, 3, 4, 5, 17, 64, 190};
