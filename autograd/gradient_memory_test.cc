@@ -161,6 +161,7 @@ TEST(GradientMemoryTest, LeafGradientIsNeverAViewNorForeignMemory) {
 TEST(GradientMemoryTest, LaterCallsLeaveATakenGradientAlone) {
   const Variable x = Leaf(kCount, 1);
   autograd::Backward(x, Ones());
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): its purpose
   const Tensor taken = x.grad();
   autograd::Backward(x, Ones());
   EXPECT_EQ(ToDoubles(taken)[0], 1);

@@ -21,8 +21,6 @@ using autograd::Recompute;
 using autograd::RecomputeOne;
 using autograd::RecomputePolicy;
 using test::Leaf;
-using test::TinyExpensive;
-using test::TinyMul;
 using test::TinySin;
 using ::testing::HasSubstr;
 
@@ -81,7 +79,7 @@ std::string Differs(const autograd::RegionFn& first,
 
 std::vector<Variable> Sin(Inputs in) { return {TinySin(in[0])}; }
 
-autograd::RegionFn Memos(std::vector<std::string> names) {
+autograd::RegionFn Memos(const std::vector<std::string>& names) {
   return [names](Inputs in) {
     for (const std::string& name : names) {
       autograd::MemoOne(name, [&] { return in[0].value(); });

@@ -176,7 +176,7 @@ TEST(SavedTest, RecomputedRegionsKeepLess) {
     const SavedReport report = Count(y);
     EXPECT_EQ(report.total.activations, 3 * per_layer * kBytes);
     EXPECT_EQ(report.total.recomputed,
-              policy == RecomputePolicy::kSelective ? 3 * 5 * kBytes : 0);
+              policy == RecomputePolicy::kSelective ? 15 * kBytes : 0);
     EXPECT_EQ(HeldActivations() - before,
               report.total.activations + kBytes);  // the root
     ASSERT_EQ(report.rows.size(), 2u);

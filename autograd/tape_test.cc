@@ -30,7 +30,7 @@ std::vector<double> GradOf(const Variable& leaf) {
   return ToDoubles(leaf.grad());
 }
 
-Tensor Cotangent(std::vector<double> values) {
+Tensor Cotangent(const std::vector<double>& values) {
   return Tensor::FromHost<double>(
       test::Cpu(), {static_cast<int64_t>(values.size())}, values);
 }
