@@ -280,6 +280,7 @@ class LocalCommunicator final : public Communicator {
 
   std::vector<const void*> Sources() const {
     std::vector<const void*> sources;
+    sources.reserve(static_cast<size_t>(size()));
     for (int r = 0; r < size(); ++r) {
       sources.push_back(meeting_->Of(r).tensor.view().pointer);
     }
@@ -312,6 +313,7 @@ std::vector<std::unique_ptr<Communicator>> MakeLocalGroup(
   ESPALIER_CHECK(size >= 1, "group of ", size);
   const auto meeting = std::make_shared<Rendezvous>(size, timeout);
   std::vector<std::unique_ptr<Communicator>> group;
+  group.reserve(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     group.push_back(std::make_unique<LocalCommunicator>(rank, meeting));
   }

@@ -1,6 +1,7 @@
 #include "espalier/dist/local/local.h"
 
 #include <functional>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +27,7 @@ std::vector<absl::Status> RunRanks(
   auto group = MakeLocalGroup(size, timeout);
   std::vector<absl::Status> statuses(static_cast<size_t>(size));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       const auto i = static_cast<size_t>(rank);
@@ -42,10 +44,12 @@ void ExpectAllOk(const std::vector<absl::Status>& statuses) {
 }
 
 // rows x 3, element (i, j) = 100 * rank + 10 * i + j.
-Tensor Numbered(int rank, int64_t rows, DType dtype) {
+Tensor Numbered(int64_t rank, int64_t rows, DType dtype) {
   std::vector<double> values;
-  for (int64_t i = 0; i < rows * 3; ++i) {
-    values.push_back(100 * rank + 10 * (i / 3) + i % 3);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < 3; ++j) {
+      values.push_back(static_cast<double>(100 * rank + 10 * i + j));
+    }
   }
   return test::FromDoubles(test::Cpu(), {rows, 3}, dtype, values);
 }
@@ -84,14 +88,15 @@ TEST_P(LocalTest, UnevenRowsAreGatheredAndExchanged) {
     EXPECT_EQ(all.dim(0), row);
 
     // Rank r sends s rows to rank s.
-    std::vector<int64_t> send;
-    for (int s = 0; s < size; ++s) send.push_back(s);
+    std::vector<int64_t> send(static_cast<size_t>(size));
+    std::iota(send.begin(), send.end(), 0);
     std::vector<int64_t> received;
     const Tensor got =
         comm.AllToAll(Numbered(comm.rank(), row, kF32), send, received);
     EXPECT_EQ(received,
               std::vector<int64_t>(static_cast<size_t>(size), comm.rank()));
-    const int64_t before = comm.rank() * (comm.rank() - 1) / 2;
+    const int64_t rank = comm.rank();
+    const int64_t before = rank * (rank - 1) / 2;
     for (int r = 0; r < size; ++r) {
       EXPECT_TRUE(
           test::SameBits(got.Slice(0, r * comm.rank(), comm.rank()),
