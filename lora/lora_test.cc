@@ -48,7 +48,7 @@ std::unique_ptr<CausalLm> TinyModel(DType dtype) {
 }
 
 Batch TinyBatch() {
-  const auto tensor = [](std::vector<int32_t> values) {
+  const auto tensor = [](const std::vector<int32_t>& values) {
     const auto count = static_cast<int64_t>(values.size());
     return Tensor::FromHost<int32_t>(test::Cpu(), {count}, values);
   };

@@ -98,6 +98,7 @@ absl::Status LoadAdapterValues(CausalLm& model, const std::string& dir) {
   }
   if (file->entries().size() != parameters.size()) {
     std::vector<absl::string_view> names;
+    names.reserve(parameters.size());
     for (const Parameter* parameter : parameters) {
       names.push_back(parameter->name());
     }

@@ -45,7 +45,7 @@ absl::Status ReadNumbers(const JsonObject& scaling, RopeOptions& options) {
       {"mscale_all_dim", &options.mscale_all_dim},
       {"attention_factor", &options.attention_factor}};
   for (const auto& [key, field] : numbers) {
-    const absl::Status status = scaling.GetOptional(key, field);
+    absl::Status status = scaling.GetOptional(key, field);
     if (!status.ok()) return status;
   }
   return scaling.GetOptional("truncate", &options.truncate);

@@ -1,10 +1,13 @@
 #include <cstdio>
+#include <exception>
 
 #include "CLI/CLI.hpp"
 
 #include "espalier/tools/commands.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int Run(int argc, char** argv) {
   CLI::App app{"Espalier: LoRA fine-tuning of sparse and dense models"};
   app.require_subcommand(1);
   int exit_code = 0;
@@ -17,4 +20,15 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : espalier::tools::kExitUsage;
   }
   return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "espalier: %s\n", error.what());
+    return espalier::tools::kExitUsage;
+  }
 }

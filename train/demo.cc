@@ -123,8 +123,7 @@ absl::Status WriteTexts(const std::string& dir, uint64_t seed) {
       {"/model/tokenizer_config.json", std::string(kTokenizerConfigJson)},
       {"/model/config.json", std::string(kConfigJson)}};
   for (const auto& [name, text] : files) {
-    const absl::Status status =
-        WriteFileAtomically(absl::StrCat(dir, name), text);
+    absl::Status status = WriteFileAtomically(absl::StrCat(dir, name), text);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -167,7 +166,7 @@ absl::Status WriteDemo(const std::string& dir, const DemoOptions& options) {
   }
   auto target = AtomicDirectory::Create(dir);
   if (!target.ok()) return target.status();
-  const absl::Status filled = Fill(target->path(), options);
+  absl::Status filled = Fill(target->path(), options);
   if (!filled.ok()) return filled;
   return target->Commit();
 }

@@ -194,10 +194,12 @@ std::string TokenizerJson(
     }
   }
   std::vector<std::string> vocab;
+  vocab.reserve(tokens.size());
   for (size_t id = 0; id < tokens.size(); ++id) {
     vocab.push_back(absl::StrCat("      ", Quoted(tokens[id]), ": ", id));
   }
   std::vector<std::string> merge_lines;
+  merge_lines.reserve(merges.size());
   for (const auto& [left, right] : merges) {
     merge_lines.push_back(
         absl::StrCat("      ", Quoted(absl::StrCat(left, " ", right))));

@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters,
+AdamWOptimizer::AdamWOptimizer(const std::vector<Parameter*>& parameters,
                                const AdamWOptions& options)
     : options_(options) {
   for (Parameter* parameter : parameters) {

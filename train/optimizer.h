@@ -19,7 +19,7 @@ struct AdamWOptions {
 // AdamW (arXiv:1711.05101) over f32 parameters, moments in f32.
 class AdamWOptimizer {
  public:
-  AdamWOptimizer(std::vector<Parameter*> parameters,
+  AdamWOptimizer(const std::vector<Parameter*>& parameters,
                  const AdamWOptions& options);
 
   // Updates every parameter by its gradient, which is divided by

@@ -134,7 +134,7 @@ absl::Status Session::Impl::Open() {
   auto context = Context::Create(options);
   if (!context.ok()) return context.status();
   context_ = *std::move(context);
-  const absl::Status model = OpenModel();
+  absl::Status model = OpenModel();
   if (!model.ok()) return model;
   return OpenData();
 }

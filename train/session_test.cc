@@ -52,8 +52,11 @@ class SessionTest : public ::testing::Test {
     return config;
   }
 
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a
+  // suite's
   static const std::string* dir_;
 };
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): as above
 const std::string* SessionTest::dir_ = nullptr;
 
 struct Curve {

@@ -16,8 +16,8 @@ LinearLayer::LinearLayer(std::string name, int64_t in_features,
 }
 
 Variable LinearLayer::Forward(const Variable& x) {
-  const Variable y = Linear(x, weight_.variable(),
-                            bias_ == nullptr ? Variable() : bias_->variable());
+  Variable y = Linear(x, weight_.variable(),
+                      bias_ == nullptr ? Variable() : bias_->variable());
   if (delta_ == nullptr) return y;
   return delta_->Forward(x, y);
 }

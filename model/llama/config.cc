@@ -36,7 +36,7 @@ absl::Status Read(const JsonObject& json, Config& c) {
       {"num_hidden_layers", &c.num_hidden_layers},
       {"num_attention_heads", &c.num_attention_heads}};
   for (const auto& [key, field] : sizes) {
-    const absl::Status status = json.Get(key, field);
+    absl::Status status = json.Get(key, field);
     if (!status.ok()) return status;
     if (*field < 1) {
       return json.Error(key,
