@@ -12,7 +12,8 @@
 set(ESPALIER_AVX512_FLAGS -mavx512f -mavx512bw -mavx512vl -mavx512dq
     -mavx512cd -mavx512vbmi -mprefer-vector-width=512
     # GCC 12 suspects its own intrinsics headers (GCC bug 105593).
-    -Wno-maybe-uninitialized -Wno-uninitialized)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized>)
 set(ESPALIER_AVX512BF16_FLAGS ${ESPALIER_AVX512_FLAGS} -mavx512bf16)
 set(ESPALIER_ARMBF16_FLAGS -march=armv8.2-a+bf16+dotprod)
 

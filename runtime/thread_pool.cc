@@ -32,7 +32,6 @@ constexpr std::chrono::microseconds kCrowdedSpinBudget(20);
 // thread that it waits for may be queued behind it.
 constexpr std::chrono::microseconds kYieldAfter(100);
 constexpr int kPausesPerClock = 128;
-constexpr int kMaxThreads = ThreadPool::kMaxThreads;
 
 void Pause() {
 #if defined(__x86_64__)
