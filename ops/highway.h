@@ -50,6 +50,8 @@
 // for f32 and bf16 from the function template of the same signature that the
 // sets compiled.
 #undef ESPALIER_HWY_ROWS
+// NOLINTBEGIN(bugprone-macro-parentheses): names stand where a parenthesis
+// may not
 #define ESPALIER_HWY_ROWS(Name, Args, function)                  \
   template <typename T>                                          \
   void Name(const Args& args, const Exec& exec) {                \
@@ -57,3 +59,4 @@
   }                                                              \
   template void Name<float>(const Args& args, const Exec& exec); \
   template void Name<BFloat16>(const Args& args, const Exec& exec)
+// NOLINTEND(bugprone-macro-parentheses)

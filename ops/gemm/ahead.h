@@ -25,7 +25,7 @@ struct Strips {
 
 inline Strips StripsOf(const Operand& operand, int64_t lane, int64_t num_lanes,
                        int64_t k, int64_t num_k) {
-  constexpr int64_t kLong = kPrefetchLines * 64;
+  constexpr int64_t kLong = int64_t{kPrefetchLines} * 64;
   const bool lanes_are_rows = operand.k_stride == 1;
   Strips strips;
   if (operand.data == nullptr ||

@@ -40,7 +40,7 @@ void SetTile(int64_t m, const Tile& tile, Plan& plan) {
   plan.tile_rows = tile.rows[plan.tile_vectors];
   // Up to four panels of rows are made even; with more, a short last panel
   // costs less than rows left empty in all of them.
-  if (m <= 4 * plan.tile_rows) {
+  if (m <= int64_t{4} * plan.tile_rows) {
     plan.tile_rows =
         static_cast<int>(EvenPiece(std::max<int64_t>(1, m), plan.tile_rows, 1));
   }
@@ -79,7 +79,7 @@ Plan MakePlan(const PlanInput& input, const Tile& tile) {
   }
   plan.fused_b = input.pack_b && input.m <= kFusedRows;
   SetTile(input.m, tile, plan);
-  const int64_t columns = plan.tile_vectors * kLanes;
+  const int64_t columns = int64_t{plan.tile_vectors} * kLanes;
   plan.m_block = EvenPiece(input.m, kMBlock, plan.tile_rows);
   plan.m_task =
       EvenPiece(std::min(plan.m_block, input.m), kMTask, plan.tile_rows);

@@ -97,7 +97,7 @@ struct TileArgs {
   // prefetch_line_step bytes. Need not be readable memory.
   const void* prefetch = nullptr;
   int64_t prefetch_line_step = 64;
-  int64_t prefetch_step = kPrefetchLines * 64;
+  int64_t prefetch_step = int64_t{kPrefetchLines} * 64;
 };
 
 // One instruction set's kernels for one Compute. Immutable, lives for ever.

@@ -52,7 +52,7 @@ struct PanelProduct {
 // Whole panels are written: c has room for columns up to a multiple of 16.
 inline void RunWholePanels(const PanelProduct& product, int64_t begin,
                            int64_t end) {
-  const int64_t step = product.tile_vectors * gemm::kLanes;
+  const int64_t step = int64_t{product.tile_vectors} * gemm::kLanes;
   gemm::TileArgs run;
   run.num_words = product.num_words;
   run.a = product.a;

@@ -6,6 +6,10 @@
 //   LoadF32, StoreF32; LoadBf16, StoreBf16 (nearest-even); where it has a
 //   faster one, StoreBf16Pair of two neighbours, same bits.
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
+// within one tile are small
+// NOLINTBEGIN(misc-definitions-in-headers): text of one unit, not a header
+
 constexpr int kPanelVectors = kLanes / Simd::kWidth;
 
 inline typename Simd::Vec LoadAs(DType dtype, const void* base, int64_t at) {
@@ -186,3 +190,6 @@ void RunTile(const TileArgs& args) {
   }
   StoreTile<R, V>(acc, args);
 }
+
+// NOLINTEND(misc-definitions-in-headers)
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

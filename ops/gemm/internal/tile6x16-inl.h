@@ -1,6 +1,10 @@
 // The 6x16 tile of the sets with 16 or 32 short registers, f32 words only.
 // Included after pack-inl.h and run-inl.h.
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
+// within one tile are small
+// NOLINTBEGIN(misc-definitions-in-headers): text of one unit, not a header
+
 constexpr int kPitch = 8;
 
 void PackAF32(const PackArgs& args) {
@@ -37,3 +41,6 @@ void Run(const TileArgs& args) {
       return RunTile<6, 1, kPitch>(args);
   }
 }
+
+// NOLINTEND(misc-definitions-in-headers)
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

@@ -5,6 +5,10 @@
 //   kStep: elements a word; Offset(word): its first k; kInPlace: the words of
 //   a row are its memory.
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
+// within one tile are small
+// NOLINTBEGIN(misc-definitions-in-headers): text of one unit, not a header
+
 constexpr int kPitch = kLanes;
 
 inline __mmask16 MaskOf16(int64_t n) {
@@ -321,3 +325,6 @@ void RunUnpackedWith(const TileArgs& args, const Operand& b, int64_t lane,
   RunPanelRows<Source, 14>(args, data + lane * b.lane_stride + k, b.lane_stride,
                            num_k);
 }
+
+// NOLINTEND(misc-definitions-in-headers)
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
