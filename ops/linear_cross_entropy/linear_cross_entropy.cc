@@ -50,7 +50,7 @@ Tensor Workspace(Device& device, const Shape& shape, DType dtype) {
 
 // The weight is frozen: dx was accumulated in the forward pass.
 struct ScaledNode final : autograd::Node {
-  ScaledNode(Tensor unit_dx, Tensor like)
+  ScaledNode(Tensor unit_dx, const Tensor& like)
       : unit_dx(std::move(unit_dx)), dtype(like.dtype()) {}
   absl::string_view name() const override { return "linear_cross_entropy"; }
   void ForEachSaved(SavedVisitor visit) override { visit("unit_dx", unit_dx); }

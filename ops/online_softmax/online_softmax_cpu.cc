@@ -17,7 +17,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using espalier::HWY_NAMESPACE::Exp2;
 using espalier::HWY_NAMESPACE::StoreF32;
-using espalier::HWY_NAMESPACE::StoreF32N;
 using F = hn::ScalableTag<float>;
 using V = hn::Vec<F>;
 

@@ -11,6 +11,9 @@ namespace {
 #include "espalier/ops/packed_matmul/internal/formats_avx512-inl.h"
 #include "espalier/ops/packed_matmul/internal/panel_avx512-inl.h"
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
+// within one tile are small
+
 using gemm::kLanes;
 using gemm::PackArgs;
 
@@ -204,6 +207,8 @@ void ForEachBlock(const PackedView& weight, const PackArgs& args, Fn fn) {
     }
   }
 }
+
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 }  // namespace
 

@@ -12,6 +12,10 @@
 // The value of a word is bf16(f32(code * scale)); subnormal results count as
 // zero (vdpbf16ps reads them so).
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
+// within one tile are small
+// NOLINTBEGIN(misc-definitions-in-headers): text of one unit, not a header
+
 inline __m512i Load(const void* p) { return _mm512_loadu_si512(p); }
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -409,3 +413,6 @@ inline void Transpose16(__m512i r[16]) {
     r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
   }
 }
+
+// NOLINTEND(misc-definitions-in-headers)
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)

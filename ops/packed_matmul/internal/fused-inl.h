@@ -10,6 +10,10 @@
 //     laid out in the scratch first if the weight is in rows
 //   PanelScratchBytes(weight)
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
+// within one tile are small
+// NOLINTBEGIN(misc-definitions-in-headers): text of one unit, not a header
+
 constexpr int64_t kChunkColumns = 32;
 constexpr int64_t kPanelColumns = kPanelStrips * kPackedStrip;
 constexpr int kTileRows = 8;
@@ -393,3 +397,6 @@ inline int64_t FusedScratch(const PackedView& weight, int64_t m) {
   return 64 + NumTiles(m) * TileWords(weight.in) * 4 +
          PanelScratchBytes(weight);
 }
+
+// NOLINTEND(misc-definitions-in-headers)
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
