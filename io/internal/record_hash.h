@@ -1,5 +1,5 @@
-#ifndef ESPALIER_IO_INTERNAL_CONTENT_HASH_H_
-#define ESPALIER_IO_INTERNAL_CONTENT_HASH_H_
+#ifndef ESPALIER_IO_INTERNAL_RECORD_HASH_H_
+#define ESPALIER_IO_INTERNAL_RECORD_HASH_H_
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@ namespace espalier::internal {
 
 // FNV-1a of 64 bits and a finisher (the last steps of MurmurHash3), so that its
 // high bits divide short texts evenly. Part of file formats: never changes.
-inline uint64_t ContentHash(absl::string_view bytes) {
+inline uint64_t RecordHash(absl::string_view bytes) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : bytes) {
     hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
@@ -21,4 +21,4 @@ inline uint64_t ContentHash(absl::string_view bytes) {
 
 }  // namespace espalier::internal
 
-#endif  // ESPALIER_IO_INTERNAL_CONTENT_HASH_H_
+#endif  // ESPALIER_IO_INTERNAL_RECORD_HASH_H_

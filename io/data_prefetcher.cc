@@ -1,0 +1,59 @@
+#include "espalier/io/data_prefetcher.h"
+
+#include <utility>
+
+#include "espalier/runtime/check.h"
+
+namespace espalier {
+
+DataPrefetcher::DataPrefetcher(std::unique_ptr<DataStream> stream,
+                               int64_t depth)
+    : stream_(std::move(stream)),
+      cursor_(stream_->Cursor()),
+      report_(stream_->report()),
+      worker_(std::make_unique<BackgroundWorker>()) {
+  ESPALIER_CHECK(depth >= 1, "depth is ", depth);
+  for (int64_t i = 0; i < depth; ++i) worker_->Post([this] { Prepare(); });
+}
+
+DataPrefetcher::~DataPrefetcher() = default;
+
+void DataPrefetcher::Prepare() {
+  {
+    const MutexLock lock(mutex_);
+    if (finished_) return;
+  }
+  Item item;
+  item.more = stream_->Next(&item.pack);
+  item.cursor = stream_->Cursor();
+  item.report = stream_->report();
+  {
+    const MutexLock lock(mutex_);
+    finished_ = !item.more.ok() || !*item.more;
+    items_.push_back(std::move(item));
+  }
+  ready_.NotifyOne();
+}
+
+absl::StatusOr<bool> DataPrefetcher::Next(Pack* pack) {
+  if (ended_) return *ended_;
+  Item item;
+  {
+    const MutexLock lock(mutex_);
+    if (items_.empty()) ++num_waits_;
+    while (items_.empty()) ready_.Wait(mutex_);
+    item = std::move(items_.front());
+    items_.pop_front();
+  }
+  cursor_ = std::move(item.cursor);
+  report_ = std::move(item.report);
+  if (!item.more.ok() || !*item.more) {
+    ended_ = item.more;
+    return item.more;
+  }
+  worker_->Post([this] { Prepare(); });
+  *pack = std::move(item.pack);
+  return true;
+}
+
+}  // namespace espalier
