@@ -66,7 +66,8 @@ struct ScaledNode final : autograd::Node {
   DType dtype;     // of x
 };
 
-struct RecomputedNode final : autograd::Node {
+// The weight needs a gradient: what the forward pass kept, and the rest again.
+struct TrainedNode final : autograd::Node {
   absl::string_view name() const override { return "linear_cross_entropy"; }
   void ForEachSaved(SavedVisitor visit) override {
     visit("x", x);
@@ -74,14 +75,19 @@ struct RecomputedNode final : autograd::Node {
     visit("labels", labels);
     visit("token_weights", token_weights);
     visit("lse", lse);
+    visit("powers", powers);
+    visit("block_max", block_max);
   }
   std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
     const Tensor& dloss = dys[0];
     Tensor dx = needs_grad(0) ? EmptyLike(x) : Tensor();
-    Tensor dweight = EmptyLike(weight);
+    // The powers lie where the gradient goes, unless they were moved away.
+    const bool in_place = powers && !powers.read_only();
+    Tensor dweight = in_place ? powers : EmptyLike(weight);
     lce::BackwardArgs args{dloss.view(),         x.view(),
                            weight.view(),        labels.view(),
                            token_weights.view(), lse.view(),
+                           powers.view(),        block_max.view(),
                            options.ignore_index, options.logit_scale,
                            options.z_loss,       dx.view(),
                            dweight.view()};
@@ -98,11 +104,13 @@ struct RecomputedNode final : autograd::Node {
       args.dx_sum = dx_sum.view();
     }
     Launch("linear_cross_entropy.backward", kBackward, x, args,
-           {&dloss, &x, &weight, &labels, &token_weights, &lse},
+           {&dloss, &x, &weight, &labels, &token_weights, &lse, &powers,
+            &block_max},
            {&dx, &dweight, &workspace, &dx_sum});
     return {std::move(dx), std::move(dweight)};
   }
   Tensor x, weight, labels, token_weights, lse;  // [T,H] [V,H] [T] [T] [T]
+  Tensor powers, block_max;  // as weight, [V blocks, T]; absent for f64
   LinearCrossEntropyOptions options;
 };
 
@@ -155,8 +163,8 @@ LinearCrossEntropyResult LinearCrossEntropy(
   CheckLabelValues(labels, wv.dim(0), options.ignore_index);
   const DType wide = WideOf(xv.dtype());
   Device& device = xv.device();
-  const bool recompute = autograd::NeedsGrad(weight);
-  const bool fused = !recompute && autograd::NeedsGrad(x);
+  const bool trained = autograd::NeedsGrad(weight);
+  const bool fused = !trained && autograd::NeedsGrad(x);
   Tensor loss = Tensor::Empty(device, {}, wide);
   Tensor weight_sum = Tensor::Empty(device, {}, wide);
   Tensor token_losses = Tensor::Empty(device, {xv.dim(0)}, wide);
@@ -174,16 +182,25 @@ LinearCrossEntropyResult LinearCrossEntropy(
                         token_losses.view(),
                         lse.view(),
                         dx.view()};
-  Tensor workspace;
+  Tensor workspace, powers, block_max;
   if (xv.dtype() != kF64) {
     args.plan =
         lce::PlanForward(SizesOf(xv, wv), fused, device.context().isa());
     workspace = Workspace(device, {args.plan.bytes}, kU8);
     args.workspace = workspace.view();
+    if (trained) {
+      const int64_t block = args.plan.vocab_block;
+      powers = EmptyLike(wv);
+      block_max = Tensor::Empty(
+          device, {(wv.dim(0) + block - 1) / block, xv.dim(0)}, kF32);
+      args.powers = powers.view();
+      args.block_max = block_max.view();
+    }
   }
   Launch("linear_cross_entropy", kForward, xv, args,
          {&xv, &wv, &labels, &token_weights},
-         {&loss, &weight_sum, &token_losses, &lse, &dx, &workspace});
+         {&loss, &weight_sum, &token_losses, &lse, &dx, &workspace, &powers,
+          &block_max});
   LinearCrossEntropyResult result;
   result.weight_sum = std::move(weight_sum);
   result.token_losses = std::move(token_losses);
@@ -193,13 +210,15 @@ LinearCrossEntropyResult LinearCrossEntropy(
         {&x, &weight});
     return result;
   }
-  auto node = std::make_unique<RecomputedNode>();
-  if (recompute) {
+  auto node = std::make_unique<TrainedNode>();
+  if (trained) {
     node->x = xv;
     node->weight = wv;
     node->labels = labels;
     node->token_weights = token_weights;
     node->lse = std::move(lse);
+    node->powers = std::move(powers);
+    node->block_max = std::move(block_max);
     node->options = options;
   }
   result.loss =

@@ -32,7 +32,10 @@ struct LinearCrossEntropyResult {
 // Differentiable in x and weight. With a frozen weight dx (for a cotangent of
 // 1, f32 [T, H]) is accumulated in the forward pass, beside the softmax, and
 // only scaled in backward: two products in all. A weight that needs a gradient
-// saves x, weight and lse, and backward computes the logits once more: four.
+// saves x, weight, lse and, in the memory that its gradient will take, the
+// exponentials of the first H counted tokens in its dtype; backward computes
+// those of the others once more, with the same bits: three products, and a
+// fourth of the tokens beyond H.
 // Fails: INTERNAL on shapes and dtypes, INVALID_ARGUMENT on a label that is
 // neither ignore_index nor in [0, V).
 LinearCrossEntropyResult LinearCrossEntropy(

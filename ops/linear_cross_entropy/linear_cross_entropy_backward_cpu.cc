@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "espalier/ops/linear_cross_entropy/internal/chunk.h"
@@ -11,31 +12,24 @@ namespace espalier::linear_cross_entropy {
 
 namespace {
 
-constexpr int64_t kRowGrain = 8;
-
-// Walks the vocabulary, so that a block of dweight is finished at once.
-class BackwardPass {
+// Walks the vocabulary, so that a block of dweight is finished at once, after
+// the last look at the powers that lie there.
+class BackwardPass : Pass<BackwardArgs> {
  public:
   BackwardPass(const BackwardArgs& args, const Exec& exec)
-      : args_(args),
-        plan_(args.plan),
-        exec_(exec),
-        sizes_{args.x.dim(0), args.x.dim(1), args.weight.dim(0), args.x.dtype},
-        active_(PartOf<int32_t>(args.workspace, plan_.active)),
-        scores_(PartOf<float>(args.workspace, plan_.scores)),
-        dweight_(PartOf<float>(args.workspace, plan_.dweight)),
-        gemm_(PartOf<char>(args.workspace, plan_.gemm)) {}
+      : Pass(args, exec),
+        dweight_(PartOf<float>(args.workspace, plan_.dweight)) {}
 
   void Run() {
-    const int64_t count = ListActive(args_.labels, args_.ignore_index, active_);
+    const int64_t count = ListTokens();
     if (count == 0) {
       std::fill_n(dweight_, plan_.vocab_block * sizes_.width, 0.0f);
     }
     for (int64_t v = 0; v < sizes_.vocab; v += plan_.vocab_block) {
-      vocab_ = v;
-      columns_ = std::min(plan_.vocab_block, sizes_.vocab - v);
+      SetBlock(v);
       for (int64_t row = 0; row < count; row += plan_.token_chunk) {
-        RunChunk(row, std::min(plan_.token_chunk, count - row));
+        SetChunk(row, std::min(plan_.token_chunk, count - row));
+        RunChunk();
       }
       StoreDweight();
     }
@@ -43,48 +37,36 @@ class BackwardPass {
   }
 
  private:
-  void RunChunk(int64_t first, int64_t count) {
-    const void* weight = RowOf(args_.weight, vocab_);
-    const void* x = GatherRows(args_.x, active_ + first, count,
-                               PartOf<char>(args_.workspace, plan_.rows));
-    gemm::GemmArgs scores = ScoreProduct(sizes_, plan_, count, columns_);
-    scores.a.data = x;
-    scores.b.data = weight;
-    scores.c = scores_;
-    gemm::Gemm(scores, exec_, gemm_);
-    exec_.pool.ParallelFor(count, kRowGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r)
-        ScoreGradient(r, active_[first + r]);
-    });
-    if (args_.dx) {
-      gemm::GemmArgs dx = DxProduct(sizes_, plan_, count, columns_);
-      dx.a.data = scores_;
-      dx.b.data = weight;
-      dx.c = RowOf(args_.dx_sum, first);
-      dx.beta = vocab_ == 0 ? 0 : 1;
-      gemm::Gemm(dx, exec_, gemm_);
-    }
-    gemm::GemmArgs dweight = DweightProduct(sizes_, plan_, count, columns_);
+  void RunChunk() {
+    ComputeScores(kept_);
+    ForEachRow([this](int64_t r) { ScoreGradient(r); });
+    if (args_.dx) AddToDx(args_.dx_sum);
+    gemm::GemmArgs dweight = DweightProduct(sizes_, plan_, count_, columns_);
     dweight.a.data = scores_;
-    dweight.b.data = x;
+    dweight.b.data = x_;
     dweight.c = dweight_;
-    dweight.beta = first == 0 ? 0 : 1;
+    dweight.beta = first_ == 0 ? 0 : 1;
     gemm::Gemm(dweight, exec_, gemm_);
   }
 
   // Row r of scores becomes the gradient of the loss by x weight^T.
-  void ScoreGradient(int64_t r, int64_t t) const {
+  void ScoreGradient(int64_t r) const {
+    const int64_t t = TokenOf(r);
     const double lse = args_.lse.data<const float>()[t];
     const double factor = *args_.dloss.data<const float>() * args_.logit_scale *
                           WeightAt(args_.token_weights, t, false);
-    float* scores = scores_ + r * plan_.score_stride;
-    ProbabilityRow(
-        {.scores = scores,
-         .count = columns_,
-         .scale = static_cast<float>(args_.logit_scale),
-         .lse = static_cast<float>(lse),
-         .factor = static_cast<float>(factor * (1 + 2 * args_.z_loss * lse))},
-        exec_.isa);
+    const double max = BlockMaxOf(r);
+    float* scores = ScoresOf(r);
+    ProbabilityRow({.scores = scores,
+                    .count = columns_,
+                    .scale = static_cast<float>(args_.logit_scale),
+                    .max = BlockMaxOf(r),
+                    .factor = static_cast<float>(
+                        factor * (1 + 2 * args_.z_loss * lse) *
+                        std::exp2(max - lse * online_softmax::kLog2E)),
+                    .dtype = sizes_.dtype,
+                    .powers = r < kept_ ? PowersOf(r) : nullptr},
+                   exec_.isa);
     const int64_t label = LabelAt(args_.labels, t) - vocab_;
     if (label < 0 || label >= columns_) return;
     scores[label] -= static_cast<float>(factor);
@@ -127,17 +109,7 @@ class BackwardPass {
     }
   }
 
-  const BackwardArgs& args_;
-  const Plan& plan_;
-  const Exec& exec_;
-  const Sizes sizes_;
-  int32_t* const active_;
-  float* const scores_;
   float* const dweight_;
-  void* const gemm_;
-  // The block being worked on.
-  int64_t vocab_ = 0;
-  int64_t columns_ = 0;
 };
 
 }  // namespace

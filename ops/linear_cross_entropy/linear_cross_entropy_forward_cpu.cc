@@ -13,15 +13,10 @@ namespace {
 
 constexpr int64_t kRowGrain = 8;
 
-class ForwardPass {
+class ForwardPass : Pass<ForwardArgs> {
  public:
   ForwardPass(const ForwardArgs& args, const Exec& exec)
-      : args_(args),
-        plan_(args.plan),
-        exec_(exec),
-        sizes_{args.x.dim(0), args.x.dim(1), args.weight.dim(0), args.x.dtype},
-        active_(PartOf<int32_t>(args.workspace, plan_.active)),
-        scores_(PartOf<float>(args.workspace, plan_.scores)),
+      : Pass(args, exec),
         max_(PartOf<float>(args.workspace, plan_.max)),
         sum_(PartOf<float>(args.workspace, plan_.sum)),
         label_logits_(PartOf<float>(args.workspace, plan_.label_logits)) {}
@@ -31,82 +26,68 @@ class ForwardPass {
     float* lse = args_.lse.data<float>();
     std::fill_n(token_losses, sizes_.num_tokens, 0.0f);
     std::fill_n(lse, sizes_.num_tokens, 0.0f);
-    const int64_t count = ListActive(args_.labels, args_.ignore_index, active_);
+    const int64_t count = ListTokens();
     for (int64_t row = 0; row < count; row += plan_.token_chunk) {
-      RunChunk(row, std::min(plan_.token_chunk, count - row));
+      SetChunk(row, std::min(plan_.token_chunk, count - row));
+      RunChunk();
     }
     if (args_.dx) SpreadDx(count);
     SumLosses(count);
   }
 
  private:
-  // Rows [first, first + count) of the active tokens.
-  void RunChunk(int64_t first, int64_t count) {
-    first_ = first;
-    count_ = count;
-    x_ = GatherRows(args_.x, active_ + first, count,
-                    PartOf<char>(args_.workspace, plan_.rows));
-    std::fill_n(max_, count, -INFINITY);
-    std::fill_n(sum_, count, 0.0f);
+  void RunChunk() {
+    std::fill_n(max_, count_, -INFINITY);
+    std::fill_n(sum_, count_, 0.0f);
     for (int64_t v = 0; v < sizes_.vocab; v += plan_.vocab_block) {
-      RunBlock(v, std::min(plan_.vocab_block, sizes_.vocab - v));
+      SetBlock(v);
+      ComputeScores(0);
+      ForEachRow([this](int64_t r) { AddScores(r); });
+      if (args_.dx) AddToDx(args_.dx);
     }
-    exec_.pool.ParallelFor(count, kRowGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) FinishRow(r);
-    });
-  }
-
-  void RunBlock(int64_t vocab, int64_t columns) {
-    void* gemm = PartOf<char>(args_.workspace, plan_.gemm);
-    const void* weight = RowOf(args_.weight, vocab);
-    gemm::GemmArgs scores = ScoreProduct(sizes_, plan_, count_, columns);
-    scores.a.data = x_;
-    scores.b.data = weight;
-    scores.c = scores_;
-    gemm::Gemm(scores, exec_, gemm);
-    exec_.pool.ParallelFor(count_, kRowGrain, [&](int64_t begin, int64_t end) {
-      AddScores(begin, end, vocab, columns);
-    });
-    if (!args_.dx) return;
-    gemm::GemmArgs dx = DxProduct(sizes_, plan_, count_, columns);
-    dx.a.data = scores_;
-    dx.b.data = weight;
-    dx.c = RowOf(args_.dx, first_);
-    dx.beta = vocab == 0 ? 0 : 1;
-    gemm::Gemm(dx, exec_, gemm);
+    ForEachRow([this](int64_t r) { FinishRow(r); });
   }
 
   // Scores become powers of e, and the sums grow by a block.
-  void AddScores(int64_t begin, int64_t end, int64_t vocab,
-                 int64_t columns) const {
-    const int32_t zero[kRowGrain] = {};
-    int32_t width[kRowGrain];
-    std::fill_n(width, kRowGrain, static_cast<int32_t>(columns));
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t label = LabelAt(args_.labels, active_[first_ + r]) - vocab;
-      if (label < 0 || label >= columns) continue;
-      label_logits_[r] = static_cast<float>(args_.logit_scale) *
-                         scores_[r * plan_.score_stride + label];
+  void AddScores(int64_t r) const {
+    const int64_t label = LabelAt(args_.labels, TokenOf(r)) - vocab_;
+    if (label >= 0 && label < columns_) {
+      label_logits_[r] =
+          static_cast<float>(args_.logit_scale) * ScoresOf(r)[label];
     }
+    const int32_t begin = 0;
+    const int32_t end = static_cast<int32_t>(columns_);
     online_softmax::BlockArgs block;
-    block.scores = scores_ + begin * plan_.score_stride;
-    block.stride = plan_.score_stride;
-    block.rows = static_cast<int>(end - begin);
-    block.begin = zero;
-    block.end = width;
+    block.scores = ScoresOf(r);
+    block.rows = 1;
+    block.begin = &begin;
+    block.end = &end;
     block.scale = static_cast<float>(args_.logit_scale);
-    block.max = max_ + begin;
-    block.sum = sum_ + begin;
-    if (args_.dx && vocab > 0) {
-      block.out = static_cast<float*>(RowOf(args_.dx, first_ + begin));
-      block.out_stride = sizes_.width;
+    block.max = max_ + r;
+    block.sum = sum_ + r;
+    if (args_.dx && vocab_ > 0) {
+      block.out = static_cast<float*>(RowOf(args_.dx, first_ + r));
       block.out_width = sizes_.width;
     }
     online_softmax::AddBlock(block, exec_.isa);
+    if (args_.powers) Keep(r);
+  }
+
+  void Keep(int64_t r) const {
+    BlockMaxOf(r) = max_[r];
+    if (r >= kept_) return;
+    const float one = 1;
+    online_softmax::ScaleRows({.from = ScoresOf(r),
+                               .factors = &one,
+                               .rows = 1,
+                               .width = columns_,
+                               .to = PowersOf(r),
+                               .to_dtype = sizes_.dtype},
+                              exec_.isa);
   }
 
   void FinishRow(int64_t r) const {
-    const int64_t t = active_[first_ + r];
+    const int64_t t = TokenOf(r);
     const int64_t label = LabelAt(args_.labels, t);
     const float lse = online_softmax::LogSumExp(max_[r], sum_[r]);
     args_.lse.data<float>()[t] = lse;
@@ -158,19 +139,9 @@ class ForwardPass {
     *args_.weight_sum.data<float>() = static_cast<float>(weight_sum);
   }
 
-  const ForwardArgs& args_;
-  const Plan& plan_;
-  const Exec& exec_;
-  const Sizes sizes_;
-  int32_t* const active_;
-  float* const scores_;
   float* const max_;
   float* const sum_;
   float* const label_logits_;
-  // The chunk being worked on.
-  int64_t first_ = 0;
-  int64_t count_ = 0;
-  const void* x_ = nullptr;
 };
 
 gemm::GemmArgs LogitsProduct(const LogitsArgs& args) {

@@ -18,29 +18,43 @@ namespace hn = hwy::HWY_NAMESPACE;
 using espalier::HWY_NAMESPACE::Exp2;
 using espalier::HWY_NAMESPACE::LoadF32;
 using espalier::HWY_NAMESPACE::LoadF32N;
+using espalier::HWY_NAMESPACE::StoreF32;
 using espalier::HWY_NAMESPACE::StoreF32N;
 using F = hn::ScalableTag<float>;
 
 constexpr float kLog2E = static_cast<float>(online_softmax::kLog2E);
 
-void ProbabilityRow(const ProbabilityRowArgs& args) {
+template <typename T>
+void ProbabilityRowAs(const ProbabilityRowArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto scale = hn::Set(d, args.scale * kLog2E);
-  const auto lse = hn::Set(d, args.lse * kLog2E);
+  const auto max = hn::Set(d, args.max);
   const auto factor = hn::Set(d, args.factor);
+  T rounded[16];
   const auto probability = [&](hn::Vec<F> score) {
-    return hn::Mul(Exp2(d, hn::MulSub(score, scale, lse)), factor);
+    StoreF32(d, Exp2(d, hn::MulSub(score, scale, max)), rounded);
+    return hn::Mul(LoadF32(d, rounded), factor);
   };
+  const T* powers = static_cast<const T*>(args.powers);
   float* scores = args.scores;
   int64_t i = 0;
   for (; i + lanes <= args.count; i += lanes) {
-    hn::StoreU(probability(hn::LoadU(d, scores + i)), d, scores + i);
+    hn::StoreU(powers == nullptr ? probability(hn::LoadU(d, scores + i))
+                                 : hn::Mul(LoadF32(d, powers + i), factor),
+               d, scores + i);
   }
-  if (i < args.count) {
-    const int64_t left = args.count - i;
-    StoreF32N(d, probability(LoadF32N(d, scores + i, left)), scores + i, left);
-  }
+  if (i == args.count) return;
+  const int64_t left = args.count - i;
+  StoreF32N(d,
+            powers == nullptr ? probability(LoadF32N(d, scores + i, left))
+                              : hn::Mul(LoadF32N(d, powers + i, left), factor),
+            scores + i, left);
+}
+
+void ProbabilityRow(const ProbabilityRowArgs& args) {
+  if (args.dtype == kBF16) return ProbabilityRowAs<BFloat16>(args);
+  ProbabilityRowAs<float>(args);
 }
 
 template <typename T>

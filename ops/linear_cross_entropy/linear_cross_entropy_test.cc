@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "espalier/autograd/backward.h"
 #include "espalier/autograd/mode.h"
+#include "espalier/autograd/offload.h"
+#include "espalier/autograd/saved_hooks.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/op_check.h"
 
@@ -168,6 +171,56 @@ TEST_P(LinearCrossEntropyTest, TokensDoNotLeak) {
   EXPECT_EQ(after.token_losses, before.token_losses);
   std::copy_n(before.dx.begin(), c.width, after.dx.begin());
   EXPECT_EQ(after.dx, before.dx);
+}
+
+// Of a trained head's tokens the first H keep what the others compute again.
+TEST_P(LinearCrossEntropyTest, EqualTokensHaveEqualGradientsAnywhere) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  constexpr int64_t kTokens = 50, kWidth = 20, kVocab = 2100;
+  const std::vector<double> row =
+      ToDoubles(test::Normal({1, kWidth}, 1).value());
+  std::vector<double> rows;
+  for (int64_t t = 0; t < kTokens; ++t) {
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  const Variable x(
+      test::FromDoubles(device, {kTokens, kWidth}, GetParam().dtype, rows),
+      true);
+  const Variable weight(
+      test::FromDoubles(device, {kVocab, kWidth}, GetParam().dtype,
+                        ToDoubles(test::Normal({kVocab, kWidth}, 2).value())),
+      true);
+  const Tensor labels = Tensor::FromHost<int32_t>(
+      device, {kTokens}, std::vector<int32_t>(kTokens, 1500));
+  autograd::Backward(LinearCrossEntropy(x, weight, labels).loss);
+  const std::vector<double> dx = ToDoubles(x.grad());
+  for (size_t i = 0; i < dx.size(); ++i) {
+    ASSERT_EQ(dx[i], dx[i % kWidth]) << "token " << i / kWidth;
+  }
+}
+
+// Kept exponentials that waited in a file come back read-only: the gradient
+// takes memory of its own.
+TEST_P(LinearCrossEntropyTest, OffloadedMembersChangeNothing) {
+  const Case& c = kLarge[1];
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  const auto gradients = [&](autograd::SavedTensorHooks* hooks) {
+    std::vector<Variable> in;
+    for (const Variable& input : InputsOf(c, false)) {
+      in.emplace_back(test::FromDoubles(device, input.shape(), GetParam().dtype,
+                                        ToDoubles(input.value())),
+                      true);
+    }
+    Variable loss;
+    {
+      const autograd::SavedTensorScope scope(hooks);
+      loss = Apply(c, in).loss;
+    }
+    autograd::Backward(loss);
+    return std::make_pair(ToDoubles(in[0].grad()), ToDoubles(in[1].grad()));
+  };
+  autograd::FileOffload offload(::testing::TempDir(), {.min_bytes = 0});
+  EXPECT_EQ(gradients(&offload), gradients(nullptr));
 }
 
 // Case N8: no result depends on what memory held before.

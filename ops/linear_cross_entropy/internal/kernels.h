@@ -25,6 +25,8 @@ struct ForwardArgs {
   View lse;           // [T] wide
   View dx;            // [T, H] wide, for a cotangent of 1; may be absent
   // Not for f64:
+  View powers = {};     // as weight; for BackwardArgs, both or none
+  View block_max = {};  // [V blocks, T] f32
   Plan plan = {};
   View workspace = {};  // u8 [plan.bytes]
 };
@@ -33,6 +35,8 @@ struct ForwardArgs {
 struct BackwardArgs {
   View dloss;  // [] wide
   View x, weight, labels, token_weights, lse;
+  // Not for f64: of the forward pass, see chunk.h. dweight may be powers.
+  View powers, block_max;
   int64_t ignore_index;
   double logit_scale;
   double z_loss;

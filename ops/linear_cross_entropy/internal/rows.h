@@ -8,13 +8,16 @@
 
 namespace espalier::linear_cross_entropy {
 
-// scores[i] = factor * exp(scale * scores[i] - lse), i in [0, count).
+// scores[i] = factor * power[i], i in [0, count): the power is in `powers` or,
+// if that is absent, 2^(log2(e) * scale * scores[i] - max) rounded to dtype.
 struct ProbabilityRowArgs {
   float* scores = nullptr;
   int64_t count = 0;
   float scale = 1;
-  float lse = 0;
+  float max = 0;
   float factor = 1;
+  DType dtype = kF32;  // or kBF16
+  const void* powers = nullptr;
 };
 void ProbabilityRow(const ProbabilityRowArgs& args, Isa isa);
 
