@@ -68,11 +68,25 @@ if(ESPALIER_TESTS)
   target_link_libraries(espalier_test_support PUBLIC espalier_autograd
     GTest::gtest GTest::gmock PRIVATE espalier_flags)
 
+  add_library(espalier_test_checkpoint STATIC EXCLUDE_FROM_ALL
+    "${CMAKE_SOURCE_DIR}/tests/checkpoint/sparse_checkpoint.cc")
+  espalier_include_root(espalier_test_checkpoint tests)
+  target_link_libraries(espalier_test_checkpoint PUBLIC espalier_io
+    PRIVATE espalier_flags)
+  add_executable(make_sparse_checkpoint EXCLUDE_FROM_ALL
+    "${CMAKE_SOURCE_DIR}/tests/checkpoint/make_sparse_checkpoint.cc")
+  target_link_libraries(make_sparse_checkpoint PRIVATE espalier_test_checkpoint
+    espalier_flags)
+  set_target_properties(make_sparse_checkpoint PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+
   foreach(room ${rooms})
     get_property(tests GLOBAL PROPERTY ESPALIER_TESTS_${room})
     set(libs espalier_${room})
     if(NOT room MATCHES "^(runtime|io)$")
       list(APPEND libs espalier_test_support)
+    elseif(room STREQUAL io)
+      list(APPEND libs espalier_test_checkpoint)
     endif()
     foreach(test ${tests})
       espalier_test(${test} LIBS ${libs})
@@ -82,7 +96,11 @@ if(ESPALIER_TESTS)
        "${CMAKE_SOURCE_DIR}/tests/*_test.cc"
        "${CMAKE_SOURCE_DIR}/tools/*_test.cc")
   foreach(test ${cross_tests})
-    espalier_test(${test} LIBS espalier_train espalier_test_support)
+    set(libs espalier_train espalier_test_support)
+    if(test MATCHES "/tests/checkpoint/")
+      list(APPEND libs espalier_test_checkpoint)
+    endif()
+    espalier_test(${test} LIBS ${libs})
   endforeach()
 
   # An upward include must be "No such file"; the same file compiles where the

@@ -1,7 +1,10 @@
 #ifndef ESPALIER_TOOLS_COMMANDS_H_
 #define ESPALIER_TOOLS_COMMANDS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace CLI {
 class App;
@@ -19,10 +22,18 @@ inline constexpr int kExitNumeric = 6;
 // 0 for OK.
 int ExitCode(const absl::Status& status);
 
+// Says on stderr what failed; returns the exit code of a failure that lies in
+// a folder given by the user: a bad argument there is bad input.
+int FailOnFolder(const char* command, const absl::Status& status);
+// Prints to stdout and returns 0.
+int Print(const absl::StatusOr<std::string>& text);
+
 // Each adds a subcommand that leaves its exit code in `exit_code`.
 void AddFinetune(CLI::App& app, int& exit_code);
 void AddDemo(CLI::App& app, int& exit_code);
 void AddConvertLlama2c(CLI::App& app, int& exit_code);
+void AddInspect(CLI::App& app, int& exit_code);
+void AddVerify(CLI::App& app, int& exit_code);
 
 }  // namespace espalier::tools
 

@@ -36,8 +36,7 @@ void AddConvertLlama2c(CLI::App& app, int& exit_code) {
   CLI::App* cmd = app.add_subcommand(
       "convert-llama2c", "Turn a llama2.c checkpoint into a checkpoint folder");
   cmd->add_option("--model", flags->model, "model.bin")->required();
-  cmd->add_option("--tokenizer", flags->tokenizer, "tokenizer.bin")
-      ->required();
+  cmd->add_option("--tokenizer", flags->tokenizer, "tokenizer.bin")->required();
   cmd->add_option("--output", flags->output, "New folder")->required();
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "espalier/tools/commands.h"
 
 namespace espalier::tools {
@@ -24,6 +26,27 @@ int ExitCode(const absl::Status& status) {
     default:
       return 1;
   }
+}
+
+int FailOnFolder(const char* command, const absl::Status& status) {
+  std::fprintf(stderr, "espalier %s: %s\n", command,
+               std::string(status.message()).c_str());
+  switch (status.code()) {
+    case absl::StatusCode::kOutOfRange:
+      return kExitUsage;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitBadInput;
+    default:
+      return ExitCode(status);
+  }
+}
+
+int Print(const absl::StatusOr<std::string>& text) {
+  if (!text.ok()) return FailOnFolder("print", text.status());
+  std::fputs(text->c_str(), stdout);
+  return 0;
 }
 
 }  // namespace espalier::tools

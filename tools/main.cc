@@ -14,6 +14,8 @@ int Run(int argc, char** argv) {
   espalier::tools::AddFinetune(app, exit_code);
   espalier::tools::AddDemo(app, exit_code);
   espalier::tools::AddConvertLlama2c(app, exit_code);
+  espalier::tools::AddInspect(app, exit_code);
+  espalier::tools::AddVerify(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -16,7 +16,10 @@ namespace {
 
 class WeightMapEvents final : public JsonEvents {
  public:
-  explicit WeightMapEvents(WeightMap& map) : map_(map) {}
+  using Visit = absl::FunctionRef<absl::Status(const std::string& tensor,
+                                               const std::string& file)>;
+
+  explicit WeightMapEvents(Visit visit) : visit_(visit) {}
 
   bool has_map() const { return has_map_; }
 
@@ -32,15 +35,11 @@ class WeightMapEvents final : public JsonEvents {
   absl::Status String(std::string& value) override {
     if (depth_ != 2 || !in_map_) return Value("a string");
     if (!IsBareFileName(value)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", Quote(map_.items.back().tensor), " is mapped to ",
-          Quote(value), ", which is not a plain file name"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", Quote(tensor_), " is mapped to ",
+                       Quote(value), ", which is not a plain file name"));
     }
-    const uint32_t next = static_cast<uint32_t>(map_.files.size());
-    const auto [found, inserted] = files_.try_emplace(value, next);
-    if (inserted) map_.files.push_back(std::move(value));
-    map_.items.back().file = found->second;
-    return absl::OkStatus();
+    return visit_(tensor_, value);
   }
   absl::Status StartObject() override { return Start("an object", true); }
   absl::Status StartArray() override { return Start("an array", false); }
@@ -52,7 +51,7 @@ class WeightMapEvents final : public JsonEvents {
       }
       has_map_ = has_map_ || in_map_;
     } else if (depth_ == 2 && in_map_) {
-      map_.items.push_back({std::move(key), 0});
+      tensor_ = std::move(key);
     }
     return absl::OkStatus();
   }
@@ -70,9 +69,9 @@ class WeightMapEvents final : public JsonEvents {
       return absl::InvalidArgumentError(
           absl::StrCat("weight_map is ", got, ", expected an object"));
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quote(map_.items.back().tensor),
-                     " is mapped to ", got, ", expected a file name"));
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(tensor_),
+                                                   " is mapped to ", got,
+                                                   ", expected a file name"));
   }
   absl::Status Start(absl::string_view got, bool object) {
     const bool allowed = !in_map_ || (object && depth_ == 1);
@@ -85,8 +84,8 @@ class WeightMapEvents final : public JsonEvents {
     return absl::OkStatus();
   }
 
-  WeightMap& map_;
-  absl::flat_hash_map<std::string, uint32_t> files_;
+  const Visit visit_;
+  std::string tensor_;
   int depth_ = 0;
   bool in_map_ = false;
   bool has_map_ = false;
@@ -94,15 +93,28 @@ class WeightMapEvents final : public JsonEvents {
 
 }  // namespace
 
-absl::StatusOr<WeightMap> ParseWeightMap(absl::string_view json) {
-  WeightMap map;
-  WeightMapEvents events(map);
+absl::Status VisitWeightMap(absl::string_view json,
+                            WeightMapEvents::Visit visit) {
+  WeightMapEvents events(visit);
   if (absl::Status status = ParseJson(json, events); !status.ok()) {
     return status;
   }
-  if (!events.has_map()) {
-    return absl::InvalidArgumentError("weight_map is missing");
-  }
+  return events.has_map() ? absl::OkStatus()
+                          : absl::InvalidArgumentError("weight_map is missing");
+}
+
+absl::StatusOr<WeightMap> ParseWeightMap(absl::string_view json) {
+  WeightMap map;
+  absl::flat_hash_map<std::string, uint32_t> files;
+  absl::Status status = VisitWeightMap(
+      json, [&](const std::string& tensor, const std::string& file) {
+        const auto [found, inserted] =
+            files.try_emplace(file, static_cast<uint32_t>(map.files.size()));
+        if (inserted) map.files.push_back(file);
+        map.items.push_back({tensor, found->second});
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
   const std::vector<std::string> unsorted = map.files;
   std::sort(map.files.begin(), map.files.end());
   std::vector<uint32_t> place(unsorted.size());

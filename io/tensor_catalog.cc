@@ -1,0 +1,275 @@
+#include "espalier/io/tensor_catalog.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "espalier/io/internal/file.h"
+#include "espalier/io/internal/text.h"
+#include "espalier/io/internal/weight_map.h"
+#include "espalier/io/safetensors_reader.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr char kSingleName[] = "model.safetensors";
+constexpr char kIndexName[] = "model.safetensors.index.json";
+
+uint64_t HashName(absl::string_view name) {
+  return absl::Hash<absl::string_view>()(name);
+}
+
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+}  // namespace
+
+absl::StatusOr<TensorCatalog> TensorCatalog::Scan(const std::string& dir,
+                                                  ProblemList* problems,
+                                                  ProblemList* notes) {
+  TensorCatalog catalog;
+  catalog.dir_ = dir;
+  const std::string index_path = internal::JoinPath(dir, kIndexName);
+  const bool has_single = Exists(internal::JoinPath(dir, kSingleName));
+  catalog.has_index_ = Exists(index_path);
+  if (!has_single && !catalog.has_index_) {
+    return absl::NotFoundError(
+        absl::StrCat(dir, ": neither ", kSingleName, " nor ", kIndexName));
+  }
+  if (has_single && catalog.has_index_) {
+    problems->Add("ambiguous_folder",
+                  absl::StrCat(dir, ": both ", kSingleName, " and ", kIndexName,
+                               "; remove the one that is not meant"));
+  }
+  if (!catalog.has_index_) {
+    catalog.AddFile(kSingleName, problems, notes);
+    catalog.NoteOtherFiles(notes);
+    return catalog;
+  }
+  const absl::StatusOr<std::string> text =
+      internal::ReadWholeFile(index_path, internal::kMaxIndexBytes);
+  absl::Status status = text.status();
+  if (status.ok()) status = catalog.ReadIndex(*text);
+  if (!status.ok()) {
+    problems->Add("bad_index",
+                  absl::StrCat(index_path, ": ", status.message()));
+    return catalog;
+  }
+  for (size_t i = 0; i < catalog.mapped_files_.size(); ++i) {
+    catalog.AddFile(catalog.mapped_files_[i], problems, notes);
+  }
+  catalog.CheckMappings(*text, problems, notes);
+  catalog.mappings_ = {};
+  catalog.NoteOtherFiles(notes);
+  return catalog;
+}
+
+absl::StatusOr<TensorCatalog> TensorCatalog::Open(const std::string& dir) {
+  ProblemList problems;
+  ProblemList notes;
+  absl::StatusOr<TensorCatalog> catalog = Scan(dir, &problems, &notes);
+  if (!catalog.ok() || problems.empty()) return catalog;
+  return FirstProblem(problems);
+}
+
+absl::Status TensorCatalog::FirstProblem(const ProblemList& problems) {
+  return absl::DataLossError(
+      absl::StrCat(problems.kinds()[0].first[0],
+                   problems.total() > 1
+                       ? absl::StrCat(" (and ", problems.total() - 1,
+                                      " more problems, see espalier verify)")
+                       : ""));
+}
+
+// File names and, for each tensor, a hash and the file's number.
+absl::Status TensorCatalog::ReadIndex(const std::string& text) {
+  absl::flat_hash_map<std::string, uint32_t> numbers;
+  std::vector<std::string> names;
+  absl::Status status = internal::VisitWeightMap(
+      text, [&](const std::string& tensor, const std::string& file) {
+        const auto [found, inserted] =
+            numbers.try_emplace(file, static_cast<uint32_t>(names.size()));
+        if (inserted) names.push_back(file);
+        mappings_.push_back({HashName(tensor), found->second, false});
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  mapped_files_ = names;
+  std::sort(mapped_files_.begin(), mapped_files_.end());
+  std::vector<uint32_t> place;
+  place.reserve(names.size());
+  for (const std::string& name : names) {
+    place.push_back(static_cast<uint32_t>(
+        std::lower_bound(mapped_files_.begin(), mapped_files_.end(), name) -
+        mapped_files_.begin()));
+  }
+  for (Mapping& mapping : mappings_) mapping.file = place[mapping.file];
+  std::sort(mappings_.begin(), mappings_.end(),
+            [](const Mapping& a, const Mapping& b) { return a.hash < b.hash; });
+  const auto twice = std::adjacent_find(
+      mappings_.begin(), mappings_.end(),
+      [](const Mapping& a, const Mapping& b) { return a.hash == b.hash; });
+  if (twice == mappings_.end()) return absl::OkStatus();
+  return internal::VisitWeightMap(
+      text, [&](const std::string& tensor, const std::string& /*file*/) {
+        if (HashName(tensor) != twice->hash) return absl::OkStatus();
+        return absl::InvalidArgumentError(absl::StrCat(
+            "tensor ", internal::Quote(tensor), " is mapped twice"));
+      });
+}
+
+uint32_t TensorCatalog::ShapeIndex(absl::Span<const int64_t> shape) {
+  std::vector<int64_t> key(shape.begin(), shape.end());
+  const auto [found, inserted] = shape_index_.try_emplace(
+      std::move(key), static_cast<uint32_t>(shapes_.size()));
+  if (inserted) shapes_.push_back(found->first);
+  return found->second;
+}
+
+void TensorCatalog::AddFile(const std::string& name, ProblemList* problems,
+                            ProblemList* notes) {
+  const std::string path = internal::JoinPath(dir_, name);
+  const uint32_t number = static_cast<uint32_t>(files_.size());
+  files_.emplace_back().name = name;
+  files_.back().first = static_cast<uint32_t>(tensors_.size());
+  if (!Exists(path)) {
+    problems->Add("missing_file",
+                  absl::StrCat(path, ": the index names it, it is missing"));
+    return;
+  }
+  const absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Open(path, ReadMode::kRead);
+  if (!file.ok()) {
+    problems->Add("bad_file", std::string(file.status().message()));
+    return;
+  }
+  for (const std::string& warning : file->warnings()) {
+    notes->Add("header", absl::StrCat(path, ": ", warning));
+  }
+  files_.back().file_bytes = file->file_bytes();
+  files_.back().data_start = file->data_start();
+  files_.back().count = static_cast<uint32_t>(file->entries().size());
+  for (const SafetensorsEntry& entry : file->entries()) {
+    Tensor tensor;
+    tensor.name_begin = names_.size();
+    tensor.name_bytes = static_cast<uint32_t>(entry.name.size());
+    names_ += entry.name;
+    tensor.begin = entry.begin;
+    tensor.num_bytes = entry.num_bytes();
+    tensor.file = number;
+    tensor.shape = ShapeIndex(entry.shape);
+    tensor.dtype = entry.dtype;
+    total_bytes_ += tensor.num_bytes;
+    const uint32_t index = static_cast<uint32_t>(tensors_.size());
+    tensors_.push_back(tensor);
+    // Names with one hash take the next free numbers.
+    uint64_t hash = HashName(entry.name);
+    for (auto at = by_hash_.find(hash); at != by_hash_.end();
+         at = by_hash_.find(++hash)) {
+      const Tensor& other = tensors_[at->second];
+      if (NameOf(other) != entry.name) continue;
+      problems->Add(
+          "duplicate_tensor",
+          absl::StrCat("tensor ", internal::Quote(entry.name), " is in both ",
+                       files_[other.file].name, " and ", name));
+      break;
+    }
+    by_hash_.try_emplace(hash, index);
+  }
+}
+
+const TensorCatalog::Tensor* TensorCatalog::Find(absl::string_view name) const {
+  uint64_t hash = HashName(name);
+  for (auto at = by_hash_.find(hash); at != by_hash_.end();
+       at = by_hash_.find(++hash)) {
+    const Tensor& tensor = tensors_[at->second];
+    if (NameOf(tensor) == name) return &tensor;
+  }
+  return nullptr;
+}
+
+void TensorCatalog::CheckMappings(const std::string& text,
+                                  ProblemList* problems, ProblemList* notes) {
+  int64_t met = 0;
+  for (const Tensor& tensor : tensors_) {
+    const absl::string_view name = NameOf(tensor);
+    const uint64_t hash = HashName(name);
+    const auto mapping = std::lower_bound(
+        mappings_.begin(), mappings_.end(), hash,
+        [](const Mapping& a, uint64_t key) { return a.hash < key; });
+    if (mapping == mappings_.end() || mapping->hash != hash) {
+      notes->Add(
+          "unmapped_tensor",
+          absl::StrCat("tensor ", internal::Quote(name), " of ",
+                       files_[tensor.file].name, " is not in weight_map"));
+      continue;
+    }
+    if (!mapping->met) ++met;
+    mapping->met = true;
+    if (mapping->file != tensor.file) {
+      problems->Add("tensor_not_in_file",
+                    absl::StrCat("tensor ", internal::Quote(name),
+                                 " is mapped to ", files_[mapping->file].name,
+                                 "; it is in ", files_[tensor.file].name));
+    }
+  }
+  if (met == static_cast<int64_t>(mappings_.size())) return;
+  // Names are needed for messages only; what is in a missing or broken file
+  // has been told already.
+  absl::Status ignored = internal::VisitWeightMap(
+      text, [&](const std::string& tensor, const std::string& file) {
+        const uint64_t hash = HashName(tensor);
+        const auto mapping = std::lower_bound(
+            mappings_.begin(), mappings_.end(), hash,
+            [](const Mapping& a, uint64_t key) { return a.hash < key; });
+        if (mapping->met || files_[mapping->file].data_start == 0) {
+          return absl::OkStatus();
+        }
+        problems->Add(
+            "tensor_not_in_file",
+            absl::StrCat("tensor ", internal::Quote(tensor), " is mapped to ",
+                         file, ", which does not hold it"));
+        return absl::OkStatus();
+      });
+  ignored.IgnoreError();
+}
+
+void TensorCatalog::NoteOtherFiles(ProblemList* notes) const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(dir_, error), end;
+       !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const bool used =
+        std::any_of(files_.begin(), files_.end(),
+                    [&](const File& file) { return file.name == name; });
+    if (absl::EndsWith(name, ".safetensors") && !used) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    notes->Add("ignored_file",
+               absl::StrCat(internal::JoinPath(dir_, name),
+                            ": the index does not name it; it is ignored"));
+  }
+}
+
+std::string TensorCatalog::Describe(const Tensor& tensor) const {
+  return absl::StrCat(ToString(tensor.dtype), " [",
+                      absl::StrJoin(ShapeOf(tensor), ", "), "]");
+}
+
+std::string TensorCatalog::PathOf(const File& file) const {
+  return internal::JoinPath(dir_, file.name);
+}
+
+}  // namespace espalier

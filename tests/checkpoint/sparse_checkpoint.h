@@ -1,0 +1,31 @@
+#ifndef ESPALIER_TESTS_CHECKPOINT_SPARSE_CHECKPOINT_H_
+#define ESPALIER_TESTS_CHECKPOINT_SPARSE_CHECKPOINT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace espalier::test {
+
+struct SparseCheckpoint {
+  int64_t num_tensors = 0;
+  int64_t num_files = 0;
+  int64_t total_bytes = 0;   // of the tensors
+  int64_t header_bytes = 0;  // of all files
+};
+
+// Writes a folder that has config.json, index and shard headers of a whole
+// checkpoint of that config, every tensor that its family's table implies, in
+// the packed form where the config has one; the data are holes of the files.
+// One shard a layer, one for the rest in front, one for the rest behind, one
+// for a vision tower. The experts of a layer lie in another order than their
+// numbers, the tensors of one expert side by side.
+absl::StatusOr<SparseCheckpoint> WriteSparseCheckpoint(
+    absl::string_view config_json, const std::string& dir);
+
+}  // namespace espalier::test
+
+#endif  // ESPALIER_TESTS_CHECKPOINT_SPARSE_CHECKPOINT_H_
