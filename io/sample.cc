@@ -24,15 +24,16 @@ class PlainEncoder final : public SampleEncoder {
     }
     const bool is_text = example.kind == Example::Kind::kText;
     EncodedSample sample;
+    if (is_text && example.text.empty()) return sample;
     if (options_.add_bos && tokenizer_.bos_id()) {
       Add(*tokenizer_.bos_id(), 0, &sample);
     }
     absl::Status status =
-        is_text
-            ? Append(example.text, 1, &sample)
-            : Append(example.prompt, options_.train_prompt ? 1 : 0, &sample);
+        is_text ? Append(example.text, TokenRole::kText, 1, &sample)
+                : Append(example.prompt, TokenRole::kPrompt,
+                         options_.train_prompt ? 1 : 0, &sample);
     if (status.ok() && !is_text)
-      status = Append(example.completion, 1, &sample);
+      status = Append(example.completion, TokenRole::kCompletion, 1, &sample);
     if (!status.ok()) return status;
     if (options_.add_eos && tokenizer_.eos_id()) {
       Add(*tokenizer_.eos_id(), 1, &sample);
@@ -44,14 +45,16 @@ class PlainEncoder final : public SampleEncoder {
   static void Add(int32_t id, float weight, EncodedSample* sample) {
     sample->ids.push_back(id);
     sample->weights.push_back(weight);
+    sample->roles.push_back(TokenRole::kControl);
   }
 
-  absl::Status Append(absl::string_view text, float weight,
+  absl::Status Append(absl::string_view text, TokenRole role, float weight,
                       EncodedSample* sample) const {
     const auto ids = tokenizer_.Encode(text);
     if (!ids.ok()) return ids.status();
     sample->ids.insert(sample->ids.end(), ids->begin(), ids->end());
     sample->weights.resize(sample->ids.size(), weight);
+    sample->roles.resize(sample->ids.size(), role);
     return absl::OkStatus();
   }
 
@@ -105,6 +108,13 @@ class RecordSource final : public SampleSource {
 };
 
 }  // namespace
+
+absl::string_view ToString(TokenRole role) {
+  constexpr absl::string_view kNames[] = {"text",   "prompt", "completion",
+                                          "system", "user",   "assistant",
+                                          "tool",   "control"};
+  return kNames[static_cast<size_t>(role)];
+}
 
 std::unique_ptr<SampleEncoder> MakePlainEncoder(
     const Tokenizer& tokenizer, const PlainEncoderOptions& options) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "espalier/io/example.h"
 #include "espalier/io/record_file.h"
@@ -14,12 +15,26 @@
 
 namespace espalier {
 
+// Who says a token: for people who look at the data, not for training.
+enum class TokenRole : uint8_t {
+  kText,
+  kPrompt,
+  kCompletion,
+  kSystem,
+  kUser,
+  kAssistant,
+  kTool,
+  kControl,  // the template's, or a token that begins or ends a document
+};
+absl::string_view ToString(TokenRole role);  // "text", "prompt", ...
+
 // One training example as tokens.
 struct EncodedSample {
   std::vector<int32_t> ids;
   // weights[i]: of the loss of predicting ids[i] from what stands before it; 0
   // is not trained. weights[0] predicts from nothing and has no effect.
   std::vector<float> weights;
+  std::vector<TokenRole> roles;  // of each token, or empty
   // Of the record's bytes: equal records hash equally wherever they stand.
   uint64_t content_hash = 0;
 };
@@ -42,7 +57,8 @@ struct PlainEncoderOptions {
 // Text is trained on whole. Prompt and completion are encoded apart, so that no
 // token crosses from one into the other, and the completion and the token
 // behind it are trained on. Control tokens spelled in the data stay text. Chat
-// examples fail UNIMPLEMENTED. `tokenizer` outlives the encoder.
+// examples fail UNIMPLEMENTED; an empty text is no token. `tokenizer` outlives
+// the encoder.
 std::unique_ptr<SampleEncoder> MakePlainEncoder(
     const Tokenizer& tokenizer, const PlainEncoderOptions& options);
 

@@ -30,6 +30,7 @@ int Print(const absl::StatusOr<std::string>& text);
 
 // Each adds a subcommand that leaves its exit code in `exit_code`.
 void AddFinetune(CLI::App& app, int& exit_code);
+void AddData(CLI::App& app, int& exit_code);
 void AddDemo(CLI::App& app, int& exit_code);
 void AddConvertLlama2c(CLI::App& app, int& exit_code);
 void AddInspect(CLI::App& app, int& exit_code);

@@ -12,6 +12,7 @@ int Run(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   espalier::tools::AddFinetune(app, exit_code);
+  espalier::tools::AddData(app, exit_code);
   espalier::tools::AddDemo(app, exit_code);
   espalier::tools::AddConvertLlama2c(app, exit_code);
   espalier::tools::AddInspect(app, exit_code);

@@ -1,0 +1,125 @@
+#include "espalier/io/data_set.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "espalier/io/internal/file.h"
+#include "espalier/io/internal/record_hash.h"
+#include "espalier/io/token_folder.h"
+
+namespace espalier {
+
+namespace {
+
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json",      "tokenizer_config.json",   "tokenizer.model",
+    "tiktoken.model",      "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja", "chat_template.json",
+};
+constexpr int64_t kMaxTokenizerBytes = int64_t{256} << 20;
+
+absl::StatusOr<std::string> Fingerprint(const std::string& dir) {
+  std::string text;
+  for (const char* name : kTokenizerFiles) {
+    const std::string path = internal::JoinPath(dir, name);
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) continue;
+    const auto bytes = internal::ReadWholeFile(path, kMaxTokenizerBytes);
+    if (!bytes.ok()) return bytes.status();
+    absl::StrAppendFormat(&text, "%s%s:%016x", text.empty() ? "" : " ", name,
+                          internal::RecordHash(*bytes));
+  }
+  return text;
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
+    const std::string& path, const DataSetConfig& config, const DataSet& set) {
+  if (!IsTokenFolder(path)) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path,
+          ": is a folder without tokens.json, expected a data file or a "
+          "folder that `espalier data pack` wrote"));
+    }
+    return OpenRecordSource(path, config.records, *set.encoder);
+  }
+  TokenFolderInfo info;
+  auto source = OpenTokenFolder(path, &info);
+  if (!source.ok()) return source.status();
+  if (info.tokenizer != set.tokenizer_fingerprint) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": made with the tokenizer ", info.tokenizer, ", expected ",
+        set.tokenizer_fingerprint, "; pack the data again"));
+  }
+  return source;
+}
+
+}  // namespace
+
+absl::StatusOr<DataSet> OpenDataSet(const std::string& tokenizer_dir,
+                                    const DataSetConfig& config) {
+  if (config.paths.empty()) {
+    return absl::InvalidArgumentError("no data was given");
+  }
+  if (!config.weights.empty() && config.weights.size() != config.paths.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.weights.size(), " weights for ",
+                     config.paths.size(), " data paths"));
+  }
+  DataSet set;
+  auto tokenizer = LoadTokenizer(tokenizer_dir);
+  if (!tokenizer.ok()) return tokenizer.status();
+  set.tokenizer = *std::move(tokenizer);
+  auto fingerprint = Fingerprint(tokenizer_dir);
+  if (!fingerprint.ok()) return fingerprint.status();
+  set.tokenizer_fingerprint = *std::move(fingerprint);
+  set.encoder = MakePlainEncoder(*set.tokenizer, config.plain);
+  for (size_t i = 0; i < config.paths.size(); ++i) {
+    auto source = OpenSource(config.paths[i], config, set);
+    if (!source.ok()) return source.status();
+    if (set.groups.empty() || !config.weights.empty()) {
+      set.groups.emplace_back();
+      if (!config.weights.empty()) set.groups.back().weight = config.weights[i];
+    }
+    set.groups.back().sources.push_back(*std::move(source));
+  }
+  return set;
+}
+
+absl::StatusOr<PackReport> PackDataSet(const DataSet& set,
+                                       const std::string& output_dir,
+                                       bool skip_bad_records) {
+  auto writer = TokenFolderWriter::Create(output_dir, set.tokenizer_fingerprint,
+                                          set.tokenizer->vocab_size());
+  if (!writer.ok()) return writer.status();
+  PackReport report;
+  for (const DataGroup& group : set.groups) {
+    for (const auto& source : group.sources) {
+      for (int64_t i = 0; i < source->size(); ++i) {
+        const auto sample = source->Get(i);
+        if (sample.ok()) {
+          const absl::Status added = writer->Add(*sample);
+          if (!added.ok()) return added;
+          continue;
+        }
+        if (!skip_bad_records || !absl::IsInvalidArgument(sample.status())) {
+          return sample.status();
+        }
+        if (report.num_bad_records++ == 0) {
+          report.first_bad_record = std::string(sample.status().message());
+        }
+      }
+    }
+  }
+  if (const absl::Status status = writer->Finish(); !status.ok()) return status;
+  report.num_samples = writer->num_samples();
+  report.num_tokens = writer->num_tokens();
+  return report;
+}
+
+}  // namespace espalier

@@ -1,0 +1,57 @@
+#ifndef ESPALIER_IO_DATA_SET_H_
+#define ESPALIER_IO_DATA_SET_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "espalier/io/data_stream.h"
+#include "espalier/io/sample.h"
+#include "espalier/io/tokenizer.h"
+
+namespace espalier {
+
+// Training data as a user names it.
+struct DataSetConfig {
+  // Data files, or token folders (io/token_folder.h).
+  std::vector<std::string> paths;
+  // The share of each path in the tokens; none: all are drawn from as one.
+  std::vector<double> weights;
+  RecordSourceOptions records;
+  PlainEncoderOptions plain;
+};
+
+// Opened data: the groups of a DataStream, and what their samples need.
+struct DataSet {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<SampleEncoder> encoder;
+  std::vector<DataGroup> groups;  // use the two above
+  // Changes with every byte of the tokenizer's files.
+  std::string tokenizer_fingerprint;
+};
+
+// Opens all of it with the tokenizer of a model folder. Fails NOT_FOUND and
+// INVALID_ARGUMENT, naming the path; FAILED_PRECONDITION for a token folder
+// that another tokenizer made.
+absl::StatusOr<DataSet> OpenDataSet(const std::string& tokenizer_dir,
+                                    const DataSetConfig& config);
+
+struct PackReport {
+  int64_t num_samples = 0;
+  int64_t num_tokens = 0;
+  int64_t num_bad_records = 0;
+  std::string first_bad_record;
+};
+
+// Writes every sample, in the order of the paths, into a new token folder. A
+// bad record fails, or is counted with `skip_bad_records`.
+absl::StatusOr<PackReport> PackDataSet(const DataSet& set,
+                                       const std::string& output_dir,
+                                       bool skip_bad_records);
+
+}  // namespace espalier
+
+#endif  // ESPALIER_IO_DATA_SET_H_

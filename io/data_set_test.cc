@@ -1,0 +1,165 @@
+#include "espalier/io/data_set.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/io/data_inspect.h"
+#include "espalier/io/internal/test_util.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// One token a character, of "a" to "e", with <s> and </s>.
+constexpr char kTokenizer[] =
+    R"({"version":"1.0","added_tokens":[)"
+    R"({"id":5,"content":"<s>","special":true,"single_word":false,)"
+    R"("lstrip":false,"rstrip":false,"normalized":false},)"
+    R"({"id":6,"content":"</s>","special":true,"single_word":false,)"
+    R"("lstrip":false,"rstrip":false,"normalized":false}],)"
+    R"("normalizer":null,"pre_tokenizer":null,"post_processor":null,)"
+    R"("decoder":null,"model":{"type":"BPE","vocab":)"
+    R"({"a":0,"b":1,"c":2,"d":3,"e":4},"merges":[]}})";
+
+class DataSetTest : public ::testing::Test {
+ protected:
+  DataSetTest() {
+    dir_.Write("tokenizer.json", kTokenizer);
+    dir_.Write("tokenizer_config.json",
+               R"({"bos_token":"<s>","eos_token":"</s>"})");
+  }
+  std::string Error(const DataSetConfig& config) {
+    return std::string(OpenDataSet(dir_.path(), config).status().message());
+  }
+
+  test::TempDir dir_;
+};
+
+TEST_F(DataSetTest, PackedDataIsTheData) {
+  DataSetConfig config;
+  config.paths = {dir_.Write("a.jsonl",
+                             "{\"text\":\"abc\"}\n{\"prompt\":\"a\","
+                             "\"completion\":\"de\"}\n{\"text\":1}\n"),
+                  dir_.Write("b.txt", "cab\n\nbad")};
+  const auto set = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(set.ok()) << set.status();
+  ASSERT_EQ(set->groups.size(), 1u);
+  EXPECT_THAT(
+      std::string(PackDataSet(*set, dir_.Path("p"), false).status().message()),
+      HasSubstr("a.jsonl:3: text is"));
+  const auto report = PackDataSet(*set, dir_.Path("p"), true);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->num_samples, 4);
+  EXPECT_EQ(report->num_tokens, 5 + 5 + 5 + 5);
+  EXPECT_EQ(report->num_bad_records, 1);
+
+  DataSetConfig packed;
+  packed.paths = {dir_.Path("p")};
+  const auto again = OpenDataSet(dir_.path(), packed);
+  ASSERT_TRUE(again.ok()) << again.status();
+  int64_t next = 0;
+  for (const auto& source : set->groups[0].sources) {
+    for (int64_t i = 0; i < source->size(); ++i) {
+      const auto expected = source->Get(i);
+      if (!expected.ok()) continue;
+      const auto sample = again->groups[0].sources[0]->Get(next++);
+      ASSERT_TRUE(sample.ok());
+      EXPECT_EQ(sample->ids, expected->ids);
+      EXPECT_EQ(sample->weights, expected->weights);
+      EXPECT_EQ(sample->content_hash, expected->content_hash);
+    }
+  }
+  EXPECT_EQ(next, 4);
+  // Another tokenizer's tokens are not taken.
+  dir_.Write("tokenizer_config.json", R"({"bos_token":"<s>"})");
+  EXPECT_THAT(Error(packed), HasSubstr("pack the data again"));
+}
+
+TEST_F(DataSetTest, WeightsMakeGroups) {
+  DataSetConfig config;
+  config.paths = {dir_.Write("a.txt", "a"), dir_.Write("b.txt", "b")};
+  config.weights = {3, 1};
+  const auto set = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(set.ok());
+  ASSERT_EQ(set->groups.size(), 2u);
+  EXPECT_EQ(set->groups[0].weight, 3);
+  config.weights = {1};
+  EXPECT_THAT(Error(config), HasSubstr("1 weights for 2 data paths"));
+  config.weights.clear();
+  config.paths = {dir_.Path("none")};
+  EXPECT_THAT(Error(config), HasSubstr("none"));
+  config.paths = {dir_.path()};
+  EXPECT_THAT(Error(config), HasSubstr("is a folder without tokens.json"));
+  config.paths.clear();
+  EXPECT_THAT(Error(config), HasSubstr("no data"));
+}
+
+TEST_F(DataSetTest, InspectionCountsAndShows) {
+  DataSetConfig config;
+  config.paths = {dir_.Write(
+      "a.jsonl",
+      "{\"prompt\":\"ab\",\"completion\":\"<\"}\n"  // no token for "<"
+      "{\"prompt\":\"ab\",\"completion\":\"cd\"}\n{\"text\":\"\"}\n"
+      "{\"text\":\"abcdeabcde\"}\n{\"text\":\"abcdeabcde\"}\n")};
+  const auto set = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(set.ok());
+  DataInspectOptions options;
+  options.num_shown = 2;
+  options.max_sample_tokens = 8;
+  for (const auto& [policy, lost] :
+       std::vector<std::pair<LongSamplePolicy, int64_t>>{
+           {LongSamplePolicy::kSplit, 0},
+           {LongSamplePolicy::kTruncate, 8},
+           {LongSamplePolicy::kDrop, 24}}) {
+    options.long_samples = policy;
+    const auto got = InspectData(set->groups, options);
+    ASSERT_TRUE(got.ok());
+    EXPECT_EQ(got->num_records, 5);
+    EXPECT_EQ(got->num_bad_records, 1);
+    EXPECT_EQ(got->num_empty, 1);
+    EXPECT_EQ(got->num_long, 2);
+    EXPECT_EQ(got->num_duplicates, 1);
+    EXPECT_EQ(got->num_tokens, 6 + 12 + 12);
+    EXPECT_EQ(got->num_lost_tokens, lost);
+    EXPECT_EQ(got->max_tokens, 12);
+    EXPECT_EQ(got->lengths[2], 1);
+    EXPECT_EQ(got->lengths[3], 2);
+    // Bos predicts from nothing; what is lost is not trained.
+    const int64_t trained = policy == LongSamplePolicy::kSplit      ? 3 + 22
+                            : policy == LongSamplePolicy::kTruncate ? 3 + 14
+                                                                    : 3;
+    EXPECT_EQ(got->num_trained_tokens, trained);
+    EXPECT_EQ(got->sum_weights, static_cast<double>(trained));
+    ASSERT_EQ(got->shown.size(), 2u);
+    EXPECT_THAT(InspectionText(*got, *set->tokenizer, false),
+                AllOf(HasSubstr("[control] <s>|\n[prompt] a|b|\n[completion] "
+                                "{c}{d}\n[control] {</s>}\n"),
+                      HasSubstr("records        5\n"), HasSubstr("bad: "),
+                      HasSubstr("a.jsonl:1: "),
+                      HasSubstr("8 tokens and up          2  ####")));
+    EXPECT_THAT(InspectionText(*got, *set->tokenizer, true),
+                HasSubstr("\033[1;32m"));
+    EXPECT_THAT(
+        InspectionHtml(*got, *set->tokenizer),
+        AllOf(HasSubstr("<span class=\"t prompt u\" title=\"0 prompt weight "
+                        "0\">a</span>"),
+              HasSubstr("<span class=\"t control\" title=\"6 control weight "
+                        "1\">&lt;/s&gt;</span>"),
+              Not(HasSubstr(">\"<\""))));
+    const auto json = WriteJson(InspectionJson(*got, *set->tokenizer));
+    ASSERT_TRUE(json.ok());
+    EXPECT_THAT(*json,
+                HasSubstr("\"num_trained_tokens\": " + absl::StrCat(trained)));
+  }
+}
+
+}  // namespace
+}  // namespace espalier
