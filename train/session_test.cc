@@ -16,6 +16,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// An emulator is a hundred times slower: fewer steps.
+#if defined(ESPALIER_EMULATED)
+constexpr int64_t kPretrainSteps = 1;
+constexpr int64_t kSteps = 2;
+constexpr int64_t kGradAccumSteps = 1;
+constexpr int kThreads[] = {2};
+#else
+constexpr int64_t kPretrainSteps = 12;
+constexpr int64_t kSteps = 6;
+constexpr int64_t kGradAccumSteps = 2;
+constexpr int kThreads[] = {2, 3};
+#endif
+
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -29,7 +42,7 @@ class SessionTest : public ::testing::Test {
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     dir_ = new std::string(pattern);
     DemoOptions options;
-    options.pretrain_steps = 12;
+    options.pretrain_steps = kPretrainSteps;
     const absl::Status made = WriteDemo(*dir_ + "/demo", options);
     ASSERT_TRUE(made.ok()) << made;
   }
@@ -45,10 +58,10 @@ class SessionTest : public ::testing::Test {
     config.dtype = "f32";
     config.lora_rank = 4;
     config.learning_rate = 5e-3;
-    config.max_steps = 6;
+    config.max_steps = kSteps;
     config.max_sample_tokens = 128;
     config.micro_batch_tokens = 256;
-    config.grad_accum_steps = 2;
+    config.grad_accum_steps = kGradAccumSteps;
     return config;
   }
 
@@ -93,7 +106,7 @@ TEST_F(SessionTest, HeldOutLossFallsAndThreadsDoNotChangeOneBit) {
   const std::string weights =
       ReadFile(*dir_ + "/one/adapter_model.safetensors");
   ASSERT_GT(weights.size(), 1000u);
-  for (const int threads : {2, 3}) {
+  for (const int threads : kThreads) {
     config.num_threads = threads;
     const std::string out = *dir_ + "/t" + std::to_string(threads);
     const Curve run = Train(config, out);
