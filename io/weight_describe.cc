@@ -20,7 +20,6 @@ constexpr absl::string_view kWeight = ".weight";
 constexpr Type kScaleTypes[] = {Type::kF32, Type::kBF16, Type::kF16};
 constexpr Type kByteScaleTypes[] = {Type::kU8, Type::kF8E8M0};
 constexpr Type kFp8Types[] = {Type::kF8E4M3};
-constexpr Type kU8Types[] = {Type::kU8};
 constexpr Type kI32Types[] = {Type::kI32};
 constexpr Type kF32Types[] = {Type::kF32};
 // Parts that stand beside `base`.weight_packed.
