@@ -73,17 +73,24 @@ class Tokenizer {
   virtual std::optional<int32_t> eos_id() const = 0;
 };
 
-// Reads tokenizer.json, and tokenizer_config.json where there is one, of a
-// Hugging Face folder. BPE models, byte-level or with byte fallback; a
-// construct that is not known is UNIMPLEMENTED, by name.
+// Reads the tokenizer of a model's folder, with tokenizer_config.json where
+// there is one. Of several vocabularies the first of these counts:
+//   tokenizer.json     Hugging Face: BPE, byte-level or with byte fallback
+//   tiktoken.model, *.tiktoken    tiktoken ranks
+//   tokenizer.model    tiktoken ranks or a SentencePiece model, by its content
+// `dir` may also name such a file itself. How text is split before merging is
+// not in a rank file: `family` says it (gpt2, cl100k, o200k, llama3, qwen,
+// kimi); when empty, tokenizer_class or the number of ranks does.
+// Fails NOT_FOUND without a vocabulary; UNIMPLEMENTED by name of a construct
+// that is not known; INVALID_ARGUMENT where files contradict themselves.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
-    const std::string& dir);
+    const std::string& dir, absl::string_view family = "");
 
-// The same from the texts of the files; `config` may be empty. `where` goes in
-// front of messages.
+// The same from the texts of the files; the kind of vocabulary is known by its
+// content. `config` may be empty. `where` goes in front of messages.
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(
-    absl::string_view tokenizer, absl::string_view config,
-    const std::string& where);
+    absl::string_view vocabulary, absl::string_view config,
+    const std::string& where, absl::string_view family = "");
 
 }  // namespace espalier
 

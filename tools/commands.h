@@ -35,6 +35,7 @@ void AddDemo(CLI::App& app, int& exit_code);
 void AddConvertLlama2c(CLI::App& app, int& exit_code);
 void AddInspect(CLI::App& app, int& exit_code);
 void AddVerify(CLI::App& app, int& exit_code);
+void AddTokenize(CLI::App& app, int& exit_code);
 
 }  // namespace espalier::tools
 

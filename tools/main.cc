@@ -17,6 +17,7 @@ int Run(int argc, char** argv) {
   espalier::tools::AddConvertLlama2c(app, exit_code);
   espalier::tools::AddInspect(app, exit_code);
   espalier::tools::AddVerify(app, exit_code);
+  espalier::tools::AddTokenize(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -47,10 +47,9 @@ size_t SkipSpaces(absl::string_view text, size_t at) {
 
 }  // namespace
 
-absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token) {
-  int id = 0;
+absl::Status ParseAddedTokenFlags(const JsonObject& json, AddedToken* token) {
   for (const absl::Status& status :
-       {json.Get("id", &id), json.Get("content", &token->content),
+       {json.Get("content", &token->content),
         json.Get("special", &token->special),
         json.Get("normalized", &token->normalized),
         json.Get("single_word", &token->single_word),
@@ -58,17 +57,22 @@ absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token) {
         json.Get("rstrip", &token->rstrip)}) {
     if (!status.ok()) return status;
   }
-  constexpr int kMaxId = 1 << 22;
-  if (id < 0 || id >= kMaxId) {
-    return json.Error("id", "is no token id");
-  }
-  token->id = id;
   return absl::OkStatus();
+}
+
+absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token) {
+  int id = 0;
+  absl::Status status = json.Get("id", &id);
+  if (!status.ok()) return status;
+  if (id < 0 || id > kMaxTokenId) return json.Error("id", "is no token id");
+  token->id = id;
+  return ParseAddedTokenFlags(json, token);
 }
 
 void AddedTokenMatcher::Add(const AddedToken& token,
                             absl::string_view spelling) {
   if (spelling.empty()) return;
+  begins_[static_cast<uint8_t>(spelling[0])] = true;
   size_t node = 0;
   for (const char c : spelling) {
     const auto [found, inserted] =
@@ -106,6 +110,10 @@ std::vector<Stretch> AddedTokenMatcher::Split(
     if (begin < end) stretches.push_back({begin, end, id});
   };
   for (size_t at = 0; !empty() && at < text.size();) {
+    if (!begins_[static_cast<uint8_t>(text[at])]) {
+      ++at;
+      continue;
+    }
     int32_t index = 0;
     const size_t match_end = LongestAt(text, at, &index);
     if (match_end == 0) {

@@ -1,6 +1,7 @@
 #ifndef ESPALIER_IO_INTERNAL_ADDED_TOKENS_H_
 #define ESPALIER_IO_INTERNAL_ADDED_TOKENS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,8 +17,14 @@
 
 namespace espalier::internal {
 
+// Ids size tables, so they are bounded.
+inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
+
 // Reads an entry of "added_tokens" in a tokenizer.json.
 absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token);
+
+// The same without an id, of "added_tokens_decoder" in tokenizer_config.json.
+absl::Status ParseAddedTokenFlags(const JsonObject& json, AddedToken* token);
 
 // A stretch of text: an added token's match, or (id -1) text between them.
 struct Stretch {
@@ -51,6 +58,7 @@ class AddedTokenMatcher {
   size_t LongestAt(absl::string_view text, size_t begin, int32_t* token) const;
 
   std::vector<AddedToken> tokens_;
+  std::array<bool, 256> begins_{};  // by first byte
   std::vector<Node> nodes_ = std::vector<Node>(1);
 };
 

@@ -1,12 +1,10 @@
 #include "espalier/io/internal/bpe.h"
 
 #include <algorithm>
-#include <queue>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
-#include "espalier/io/internal/byte_level.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/utf8.h"
 
@@ -14,185 +12,76 @@ namespace espalier::internal {
 
 namespace {
 
-// Ids size a table, so they are bounded.
-constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
-// Up to here looking at every pair again is faster than a heap.
-constexpr size_t kShortWord = 24;
+// Up to here looking at every merge again is faster than a heap.
+constexpr size_t kShortStretch = 64;
 
-uint64_t PairKey(int32_t left, int32_t right) {
-  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 |
-         static_cast<uint32_t>(right);
+int32_t IdOfMerge(MergeValue value) { return static_cast<int32_t>(value); }
+
+void Append(absl::Span<const int32_t> from, std::vector<int32_t>* to) {
+  to->insert(to->end(), from.begin(), from.end());
 }
 
 }  // namespace
 
-absl::StatusOr<Bpe> Bpe::Load(const JsonObject& model, bool byte_level) {
-  Bpe bpe;
-  bpe.byte_level_ = byte_level;
-  double dropout = 0;
-  std::string prefix, suffix, unknown;
-  for (const absl::Status& status :
-       {model.GetOptional("dropout", &dropout),
-        model.GetOptional("continuing_subword_prefix", &prefix),
-        model.GetOptional("end_of_word_suffix", &suffix),
-        model.GetOptional("unk_token", &unknown),
-        model.GetOptional("byte_fallback", &bpe.byte_fallback_),
-        model.GetOptional("fuse_unk", &bpe.fuse_unknown_),
-        model.GetOptional("ignore_merges", &bpe.ignore_merges_)}) {
-    if (!status.ok()) return status;
-  }
-  for (const auto& [key, used] :
-       {std::pair("dropout", dropout != 0),
-        std::pair("continuing_subword_prefix", !prefix.empty()),
-        std::pair("end_of_word_suffix", !suffix.empty())}) {
-    if (used) {
-      return absl::UnimplementedError(
-          absl::StrCat(model.where(), ": model.", key, " is not supported"));
-    }
-  }
-  absl::Status status = bpe.LoadVocabulary(model);
-  if (status.ok()) status = bpe.LoadMerges(model);
-  if (!status.ok()) return status;
-  if (!unknown.empty()) {
-    bpe.unknown_id_ = bpe.IdOf(unknown);
-    if (bpe.unknown_id_ < 0) {
-      return model.Error("unk_token", "is not in the vocabulary");
-    }
-  }
-  bpe.FillCharTables();
-  return bpe;
+void BpeScratch::TrimTo(size_t symbols_kept) {
+  if (symbols.capacity() <= symbols_kept) return;
+  symbols = {};
+  previous = {};
+  next = {};
+  merges = {};
+  queue = {};
 }
 
-absl::Status Bpe::LoadVocabulary(const JsonObject& model) {
-  const JsonValue* vocab = model.GetValue("vocab");
-  if (vocab == nullptr || vocab->AsObject() == nullptr) {
-    return model.Error("vocab", "is no object");
-  }
-  const JsonValue::Object& members = *vocab->AsObject();
-  int64_t size = 0;
-  for (const JsonMember& member : members) {
-    const int64_t* id = member.value.AsInt();
-    if (id == nullptr || *id < 0 || *id > kMaxId) {
-      return model.Error(
-          "vocab",
-          absl::StrCat("gives ", Quote(member.key),
-                       " an id that is no integer from 0 to ", kMaxId));
-    }
-    size = std::max(size, *id + 1);
-  }
-  tokens_.resize(static_cast<size_t>(size));
-  ids_.reserve(members.size());
-  for (const JsonMember& member : members) {
-    const int32_t id = static_cast<int32_t>(*member.value.AsInt());
-    std::string& token = tokens_[static_cast<size_t>(id)];
-    if (member.key.empty() || !token.empty()) {
-      return model.Error(
-          "vocab", absl::StrCat("gives id ", id, " to ", Quote(member.key),
-                                " and to ", Quote(token)));
-    }
-    token = member.key;
-    ids_.emplace(token, id);
-  }
-  return absl::OkStatus();
-}
+// Symbols gather in scratch->symbols until no merge can join the next one.
+struct Bpe::Work {
+  absl::string_view word;
+  bool drop_unknown = false;
+  bool cache_stretches = false;
+  BpeScratch* scratch = nullptr;
+  std::vector<int32_t>* ids = nullptr;
 
-absl::Status Bpe::LoadMerges(const JsonObject& model) {
-  const JsonValue* merges = model.GetValue("merges");
-  if (merges == nullptr || merges->AsArray() == nullptr) {
-    return model.Error("merges", "is no array");
-  }
-  const JsonValue::Array& items = *merges->AsArray();
-  merges_.reserve(items.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    absl::Status status = AddMerge(items[i], static_cast<int32_t>(i));
-    if (!status.ok()) {
-      return model.Error("merges",
-                         absl::StrCat("item ", i, " ", status.message()));
-    }
-  }
-  return absl::OkStatus();
-}
+  size_t begin = 0;          // of the stretch
+  int32_t pending = -1;      // an unknown token not yet among the symbols
+  bool has_unknown = false;  // whether the stretch has bytes or unknown ones
+  bool dropped = false;      // whether the word has
+};
 
-// An item is "left right", or ["left", "right"].
-absl::Status Bpe::AddMerge(const JsonValue& item, int32_t rank) {
-  absl::string_view left, right;
-  if (const std::string* text = item.AsString()) {
-    const size_t space = text->find(' ');
-    if (space == std::string::npos ||
-        text->find(' ', space + 1) != std::string::npos) {
-      return absl::InvalidArgumentError("is not two tokens");
-    }
-    left = absl::string_view(*text).substr(0, space);
-    right = absl::string_view(*text).substr(space + 1);
-  } else if (const JsonValue::Array* pair = item.AsArray();
-             pair != nullptr && pair->size() == 2 && (*pair)[0].AsString() &&
-             (*pair)[1].AsString()) {
-    left = *(*pair)[0].AsString();
-    right = *(*pair)[1].AsString();
-  } else {
-    return absl::InvalidArgumentError("is not two tokens");
-  }
-  const int32_t left_id = IdOf(left);
-  const int32_t right_id = IdOf(right);
-  const int32_t id = IdOf(absl::StrCat(left, right));
-  if (left_id < 0 || right_id < 0 || id < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "(", Quote(left), ", ", Quote(right), ") is not in the vocabulary"));
-  }
-  merges_[PairKey(left_id, right_id)] = {rank, id};
-  return absl::OkStatus();
-}
-
-void Bpe::FillCharTables() {
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    std::string token;
-    if (byte_level_) {
-      AppendUtf8(CharOfByte(static_cast<uint8_t>(byte)), &token);
-    } else {
-      token = absl::StrFormat("<0x%02X>", byte);
-    }
-    byte_ids_[byte] = IdOf(token);
-  }
-  for (uint32_t code = 0; code < ascii_ids_.size(); ++code) {
-    ascii_ids_[code] = IdOf(std::string(1, static_cast<char>(code)));
-  }
-}
-
-int32_t Bpe::IdOf(absl::string_view token) const {
-  const auto found = ids_.find(token);
-  return found == ids_.end() ? -1 : found->second;
-}
-
-absl::string_view Bpe::TokenOf(int32_t id) const {
-  return id >= 0 && id < size() ? tokens_[static_cast<size_t>(id)]
-                                : absl::string_view();
-}
-
-// Byte tokens overtake a pending unknown one, as in the library.
-absl::Status Bpe::AddUnknown(absl::string_view character, bool drop_unknown,
-                             int32_t* pending, Symbols* symbols) const {
-  if (byte_fallback_ && !byte_level_ &&
-      std::all_of(character.begin(), character.end(), [&](char c) {
-        return byte_ids_[static_cast<uint8_t>(c)] >= 0;
-      })) {
-    for (const char c : character) {
-      symbols->emplace_back().id = byte_ids_[static_cast<uint8_t>(c)];
-    }
+absl::Status Bpe::Encode(absl::string_view word, bool drop_unknown,
+                         BpeScratch* scratch, std::vector<int32_t>* ids) const {
+  if (word.empty()) return absl::OkStatus();
+  Work work;
+  work.word = word;
+  work.drop_unknown = drop_unknown;
+  work.scratch = scratch;
+  work.ids = ids;
+  const bool cache_word =
+      (byte_level_ || ignore_merges_) && word.size() <= WordCache::kMaxBytes;
+  work.cache_stretches = !cache_word && !ignore_merges_;
+  if (!cache_word) return EncodeWord(&work);
+  WordCache::Slot& slot = scratch->cache.SlotOf(word);
+  if (slot.Holds(word)) {
+    Append(slot.ids(), ids);
     return absl::OkStatus();
   }
-  if (unknown_id_ < 0) {
-    if (drop_unknown) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("no token for ", Quote(character)));
+  const size_t first = ids->size();
+  absl::Status status = EncodeWord(&work);
+  if (status.ok() && !work.dropped) {
+    slot.Set(word, absl::MakeConstSpan(*ids).subspan(first));
   }
-  if (*pending >= 0 && !fuse_unknown_) symbols->emplace_back().id = *pending;
-  *pending = unknown_id_;
-  return absl::OkStatus();
+  return status;
 }
 
-absl::Status Bpe::Split(absl::string_view word, bool drop_unknown,
-                        Symbols* symbols) const {
-  int32_t pending = -1;  // an unknown token not yet added
+absl::Status Bpe::EncodeWord(Work* work) const {
+  const absl::string_view word = work->word;
+  if (ignore_merges_) {
+    const auto found = whole_words_.find(word);
+    if (found != whole_words_.end()) {
+      work->ids->push_back(found->second);
+      return absl::OkStatus();
+    }
+  }
+  std::vector<int32_t>& symbols = work->scratch->symbols;
+  symbols.clear();
   for (size_t at = 0; at < word.size();) {
     const uint8_t byte = static_cast<uint8_t>(word[at]);
     size_t bytes = 1;
@@ -206,122 +95,178 @@ absl::Status Bpe::Split(absl::string_view word, bool drop_unknown,
       id = IdOf(word.substr(at, bytes));
     }
     if (id >= 0) {
-      if (pending >= 0) symbols->emplace_back().id = pending;
-      pending = -1;
-      symbols->emplace_back().id = id;
+      AddSymbol(id, at, work);
     } else {
-      absl::Status status =
-          AddUnknown(word.substr(at, bytes), drop_unknown, &pending, symbols);
+      absl::Status status = AddUnknown(at, bytes, work);
       if (!status.ok()) return status;
     }
     at += bytes;
   }
-  if (pending >= 0) symbols->emplace_back().id = pending;
-  const int32_t count = static_cast<int32_t>(symbols->size());
-  for (int32_t i = 0; i < count; ++i) {
-    Symbol& symbol = (*symbols)[static_cast<size_t>(i)];
-    symbol.previous = i - 1;
-    symbol.next = i + 1 < count ? i + 1 : -1;
-  }
+  if (work->pending >= 0) symbols.push_back(work->pending);
+  Flush(word.size(), work);
   return absl::OkStatus();
 }
 
-// The merge of a symbol with its successor; null when there is none.
-const Bpe::Merge* Bpe::FindMerge(const Symbols& symbols, int32_t left) const {
-  const Symbol& symbol = symbols[static_cast<size_t>(left)];
-  if (symbol.next < 0) return nullptr;
-  const auto found = merges_.find(
-      PairKey(symbol.id, symbols[static_cast<size_t>(symbol.next)].id));
-  return found == merges_.end() ? nullptr : &found->second;
-}
-
-// The symbol takes in its successor.
-void Bpe::Join(Symbols* symbols, int32_t left, int32_t id) {
-  Symbol& symbol = (*symbols)[static_cast<size_t>(left)];
-  Symbol& next = (*symbols)[static_cast<size_t>(symbol.next)];
-  next.merged = true;
-  symbol.id = id;
-  symbol.next = next.next;
-  if (symbol.next >= 0) {
-    (*symbols)[static_cast<size_t>(symbol.next)].previous = left;
+// Appends a symbol of the vocabulary that stands at word[at].
+void Bpe::AddSymbol(int32_t symbol, size_t at, Work* work) const {
+  std::vector<int32_t>& symbols = work->scratch->symbols;
+  if (work->pending >= 0) {
+    symbols.push_back(work->pending);
+    work->pending = -1;
+  } else if (!symbols.empty() && !MayJoin(symbols.back(), symbol)) {
+    Flush(at, work);
   }
+  symbols.push_back(symbol);
 }
 
-void Bpe::MergeShort(Symbols* symbols) const {
-  for (;;) {
-    const Merge* best = nullptr;
-    int32_t place = -1;
-    for (int32_t i = 0; i >= 0; i = (*symbols)[static_cast<size_t>(i)].next) {
-      const Merge* merge = FindMerge(*symbols, i);
-      if (merge != nullptr && (best == nullptr || merge->rank < best->rank)) {
-        best = merge;
-        place = i;
+// A character without a token. Byte tokens overtake a pending unknown one, as
+// in the library.
+absl::Status Bpe::AddUnknown(size_t at, size_t bytes, Work* work) const {
+  std::vector<int32_t>& symbols = work->scratch->symbols;
+  const absl::string_view character = work->word.substr(at, bytes);
+  if (byte_fallback_ && !byte_level_ &&
+      std::all_of(character.begin(), character.end(), [&](char c) {
+        return byte_ids_[static_cast<uint8_t>(c)] >= 0;
+      })) {
+    for (size_t i = 0; i < bytes; ++i) {
+      const int32_t id = byte_ids_[static_cast<uint8_t>(character[i])];
+      if (work->pending < 0 && !symbols.empty() &&
+          !MayJoin(symbols.back(), id)) {
+        Flush(at + i, work);
       }
+      symbols.push_back(id);
+      work->has_unknown = true;
     }
-    if (best == nullptr) return;
-    Join(symbols, place, best->id);
+    return absl::OkStatus();
+  }
+  work->has_unknown = true;
+  if (unknown_id_ < 0) {
+    work->dropped = true;
+    if (work->drop_unknown) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("no token for ", Quote(character)));
+  }
+  if (work->pending >= 0 && !fuse_unknown_) symbols.push_back(work->pending);
+  work->pending = unknown_id_;
+  return absl::OkStatus();
+}
+
+// Encodes the stretch, which ends before word[end], and begins the next.
+void Bpe::Flush(size_t end, Work* work) const {
+  BpeScratch* const scratch = work->scratch;
+  const absl::string_view text =
+      work->word.substr(work->begin, end - work->begin);
+  if (scratch->symbols.size() <= 1) {
+    Append(scratch->symbols, work->ids);
+  } else if (!work->cache_stretches || work->has_unknown ||
+             text.size() > WordCache::kMaxBytes) {
+    Merge(scratch, work->ids);
+  } else if (WordCache::Slot& slot = scratch->cache.SlotOf(text);
+             slot.Holds(text)) {
+    Append(slot.ids(), work->ids);
+  } else {
+    const size_t first = work->ids->size();
+    Merge(scratch, work->ids);
+    slot.Set(text, absl::MakeConstSpan(*work->ids).subspan(first));
+  }
+  scratch->symbols.clear();
+  work->begin = end;
+  work->has_unknown = false;
+}
+
+// Merges scratch->symbols, of which there are two or more.
+void Bpe::Merge(BpeScratch* scratch, std::vector<int32_t>* ids) const {
+  if (scratch->symbols.size() <= kShortStretch) {
+    MergeShort(scratch, ids);
+  } else {
+    MergeLong(scratch, ids);
   }
 }
 
-void Bpe::MergeLong(Symbols* symbols) const {
-  struct Candidate {
-    int32_t rank;
-    int32_t place;
-    int32_t id;
-  };
-  const auto later = [](const Candidate& a, const Candidate& b) {
-    return std::pair(a.rank, a.place) > std::pair(b.rank, b.place);
-  };
-  std::vector<Candidate> first;
-  for (int32_t i = 0; i < static_cast<int32_t>(symbols->size()); ++i) {
-    if (const Merge* merge = FindMerge(*symbols, i)) {
-      first.push_back({merge->rank, i, merge->id});
+void Bpe::MergeShort(BpeScratch* scratch, std::vector<int32_t>* ids) const {
+  std::vector<int32_t>& symbols = scratch->symbols;
+  MergeValue merges[kShortStretch];  // of a symbol with the next one
+  size_t last = symbols.size() - 1;
+  for (size_t i = 0; i < last; ++i) {
+    merges[i] = merges_.Find(symbols[i], symbols[i + 1]);
+  }
+  while (last > 0) {
+    size_t place = 0;
+    for (size_t i = 1; i < last; ++i) {
+      if (merges[i] < merges[place]) place = i;
+    }
+    scratch->num_steps += static_cast<int64_t>(last);
+    if (merges[place] == kNoMerge) break;
+    symbols[place] = IdOfMerge(merges[place]);
+    std::copy(&symbols[place + 2], symbols.data() + last + 1,
+              &symbols[place + 1]);
+    std::copy(merges + place + 1, merges + last, merges + place);
+    --last;
+    if (place > 0) {
+      merges[place - 1] = merges_.Find(symbols[place - 1], symbols[place]);
+    }
+    if (place < last) {
+      merges[place] = merges_.Find(symbols[place], symbols[place + 1]);
     }
   }
-  std::priority_queue<Candidate, std::vector<Candidate>, decltype(later)> queue(
-      later, std::move(first));
-  const auto push = [&](int32_t place) {
-    if (place < 0) return;
-    if (const Merge* merge = FindMerge(*symbols, place)) {
-      queue.push({merge->rank, place, merge->id});
-    }
+  Append(absl::MakeConstSpan(symbols).first(last + 1), ids);
+}
+
+// Symbols form a list; a heap holds rank << 32 | place of their merges with
+// the next one, among them some that have become stale.
+void Bpe::MergeLong(BpeScratch* scratch, std::vector<int32_t>* ids) const {
+  std::vector<int32_t>& symbols = scratch->symbols;
+  std::vector<int32_t>& previous = scratch->previous;
+  std::vector<int32_t>& next = scratch->next;
+  std::vector<MergeValue>& merges = scratch->merges;
+  std::vector<uint64_t>& queue = scratch->queue;
+  const int32_t count = static_cast<int32_t>(symbols.size());
+  const auto at = [](auto& list, int32_t i) -> auto& {
+    return list[static_cast<size_t>(i)];
+  };
+  const auto key = [&](int32_t place) {
+    return (at(merges, place) & ~uint64_t{0xFFFFFFFF}) |
+           static_cast<uint32_t>(place);
+  };
+  previous.resize(symbols.size());
+  next.resize(symbols.size());
+  merges.resize(symbols.size());
+  queue.clear();
+  for (int32_t i = 0; i < count; ++i) {
+    at(previous, i) = i - 1;
+    at(next, i) = i + 1 < count ? i + 1 : -1;
+    at(merges, i) = i + 1 < count
+                        ? merges_.Find(at(symbols, i), at(symbols, i + 1))
+                        : kNoMerge;
+    if (at(merges, i) != kNoMerge) queue.push_back(key(i));
+  }
+  std::make_heap(queue.begin(), queue.end(), std::greater<>());
+  const auto update = [&](int32_t place) {
+    const int32_t right = at(next, place);
+    at(merges, place) =
+        right < 0 ? kNoMerge
+                  : merges_.Find(at(symbols, place), at(symbols, right));
+    if (at(merges, place) == kNoMerge) return;
+    queue.push_back(key(place));
+    std::push_heap(queue.begin(), queue.end(), std::greater<>());
   };
   while (!queue.empty()) {
-    const Candidate top = queue.top();
-    queue.pop();
-    if ((*symbols)[static_cast<size_t>(top.place)].merged) continue;
-    // A neighbour may have changed since the candidate was queued.
-    const Merge* merge = FindMerge(*symbols, top.place);
-    if (merge == nullptr || merge->id != top.id) continue;
-    Join(symbols, top.place, top.id);
-    push((*symbols)[static_cast<size_t>(top.place)].previous);
-    push(top.place);
+    ++scratch->num_steps;
+    const uint64_t top = queue.front();
+    std::pop_heap(queue.begin(), queue.end(), std::greater<>());
+    queue.pop_back();
+    const int32_t place = static_cast<int32_t>(top);
+    // A merged symbol has no merge; one that has changed has a later one.
+    if (at(merges, place) == kNoMerge || key(place) != top) continue;
+    const int32_t gone = at(next, place);
+    at(symbols, place) = IdOfMerge(at(merges, place));
+    at(merges, gone) = kNoMerge;
+    at(next, place) = at(next, gone);
+    if (at(next, place) >= 0) at(previous, at(next, place)) = place;
+    if (at(previous, place) >= 0) update(at(previous, place));
+    update(place);
   }
-}
-
-absl::Status Bpe::Encode(absl::string_view word, bool drop_unknown,
-                         std::vector<int32_t>* ids) const {
-  if (word.empty()) return absl::OkStatus();
-  if (ignore_merges_) {
-    const int32_t id = byte_level_ ? IdOf(BytesToChars(word)) : IdOf(word);
-    if (id >= 0) {
-      ids->push_back(id);
-      return absl::OkStatus();
-    }
-  }
-  Symbols symbols;
-  symbols.reserve(word.size());
-  absl::Status status = Split(word, drop_unknown, &symbols);
-  if (!status.ok() || symbols.empty()) return status;
-  if (symbols.size() <= kShortWord) {
-    MergeShort(&symbols);
-  } else {
-    MergeLong(&symbols);
-  }
-  for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
-    ids->push_back(symbols[static_cast<size_t>(i)].id);
-  }
-  return absl::OkStatus();
+  for (int32_t i = 0; i >= 0; i = at(next, i)) ids->push_back(at(symbols, i));
 }
 
 }  // namespace espalier::internal

@@ -5,26 +5,16 @@
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/internal/text.h"
-#include "espalier/io/internal/utf8.h"
 
 namespace espalier::internal {
-
-namespace {
-
-// Longer words and later ones are encoded anew each time.
-constexpr size_t kMaxCachedBytes = 48;
-constexpr size_t kMaxCachedWords = 1 << 15;
-
-}  // namespace
 
 HuggingFaceTokenizer::HuggingFaceTokenizer(Bpe bpe, Normalizer normalizer,
                                            PreTokenizer pre_tokenizer,
                                            TokenDecoder decoder)
-    : bpe_(std::move(bpe)),
-      normalizer_(std::move(normalizer)),
-      pre_tokenizer_(std::move(pre_tokenizer)),
+    : normalizer_(std::move(normalizer)),
+      words_(std::move(pre_tokenizer), std::move(bpe)),
       decoder_(std::move(decoder)),
-      vocab_size_(bpe_.size()) {}
+      vocab_size_(words_.bpe().size()) {}
 
 absl::StatusOr<std::unique_ptr<HuggingFaceTokenizer>>
 HuggingFaceTokenizer::Load(const JsonObject& json) {
@@ -65,9 +55,9 @@ absl::Status HuggingFaceTokenizer::LoadAddedTokens(const JsonObject& json) {
     if (status.ok()) status = CheckAllRead(item);
     if (!status.ok()) return status;
     if (token.content.empty()) continue;
-    const int32_t known = bpe_.IdOf(token.content);
+    const int32_t known = bpe().IdOf(token.content);
     const bool same_id = known < 0 || known == token.id;
-    const absl::string_view other = bpe_.TokenOf(token.id);
+    const absl::string_view other = bpe().TokenOf(token.id);
     const bool free_id = other.empty() || other == token.content;
     const bool is_new = added_.try_emplace(token.id, token).second &&
                         added_ids_.try_emplace(token.content, token.id).second;
@@ -179,59 +169,17 @@ absl::Status HuggingFaceTokenizer::LoadTemplate(const JsonObject& json) {
   return absl::OkStatus();
 }
 
-absl::Status HuggingFaceTokenizer::LoadConfig(const JsonObject& config) {
-  for (const auto& [key, id] :
-       {std::pair("bos_token", &bos_id_), std::pair("eos_token", &eos_id_)}) {
-    const JsonValue* value = config.GetValue(key);
-    if (value == nullptr || value->is_null()) continue;
-    // A string, or the object of an added token.
-    if (value->AsObject() != nullptr) value = value->Find("content");
-    if (value == nullptr || value->AsString() == nullptr) {
-      return config.Error(key, "is no token");
-    }
-    *id = IdOf(*value->AsString());
-    if (!id->has_value()) {
-      return config.Error(key, absl::StrCat(Quote(*value->AsString()),
-                                            " is not in the vocabulary"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status HuggingFaceTokenizer::EncodeText(absl::string_view text,
-                                              bool drop_unknown,
-                                              WordCache* cache,
-                                              std::vector<int32_t>* ids) const {
-  return pre_tokenizer_.Split(text, [&](absl::string_view word) {
-    if (word.size() > kMaxCachedBytes)
-      return bpe_.Encode(word, drop_unknown, ids);
-    const auto found = cache->find(word);
-    if (found != cache->end()) {
-      const auto [begin, end] = found->second;
-      for (size_t i = begin; i < end; ++i) ids->push_back((*ids)[i]);
-      return absl::OkStatus();
-    }
-    const size_t begin = ids->size();
-    absl::Status status = bpe_.Encode(word, drop_unknown, ids);
-    if (status.ok() && cache->size() < kMaxCachedWords) {
-      cache->emplace(std::string(word), std::pair(begin, ids->size()));
-    }
-    return status;
-  });
+absl::Status HuggingFaceTokenizer::SetConfig(const TokenizerConfig& config,
+                                             const std::string& where) {
+  return FindBosAndEos(config, where, *this, &bos_id_, &eos_id_);
 }
 
 absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
     absl::string_view text, const EncodeOptions& options) const {
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Char c = DecodeUtf8(text, at);
-    if (c.bytes == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("text is not UTF-8 at byte ", at));
-    }
-    at += c.bytes;
-  }
+  absl::Status status = CheckText(text);
+  if (!status.ok()) return status;
   std::vector<int32_t> ids;
-  WordCache cache;
+  WordEncoder::Call call(words_);
   if (options.add_special_tokens) ids = prefix_;
   for (const Stretch& stretch : plain_tokens_.Split(text, options)) {
     if (stretch.id >= 0) {
@@ -247,9 +195,9 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
         ids.push_back(inner.id);
         continue;
       }
-      absl::Status status =
-          EncodeText(normalized.substr(inner.begin, inner.end - inner.begin),
-                     options.drop_unknown, &cache, &ids);
+      status =
+          call.Encode(normalized.substr(inner.begin, inner.end - inner.begin),
+                      options.drop_unknown, &ids);
       if (!status.ok()) return status;
     }
   }
@@ -275,14 +223,14 @@ std::optional<int32_t> HuggingFaceTokenizer::IdOf(
     absl::string_view token) const {
   const auto added = added_ids_.find(token);
   if (added != added_ids_.end()) return added->second;
-  const int32_t id = bpe_.IdOf(token);
+  const int32_t id = bpe().IdOf(token);
   return id < 0 ? std::nullopt : std::optional<int32_t>(id);
 }
 
 std::string HuggingFaceTokenizer::TokenOf(int32_t id) const {
   const auto added = added_.find(id);
   return added != added_.end() ? added->second.content
-                               : std::string(bpe_.TokenOf(id));
+                               : std::string(bpe().TokenOf(id));
 }
 
 std::vector<AddedToken> HuggingFaceTokenizer::added_tokens() const {

@@ -19,6 +19,8 @@
 #include "espalier/io/internal/normalizer.h"
 #include "espalier/io/internal/pre_tokenizer.h"
 #include "espalier/io/internal/token_decoder.h"
+#include "espalier/io/internal/tokenizer_config.h"
+#include "espalier/io/internal/word_encoder.h"
 #include "espalier/io/json_object.h"
 #include "espalier/io/tokenizer.h"
 
@@ -31,8 +33,9 @@ class HuggingFaceTokenizer final : public Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<HuggingFaceTokenizer>> Load(
       const JsonObject& json);
-  // Reads bos_token and eos_token of tokenizer_config.json.
-  absl::Status LoadConfig(const JsonObject& config);
+  // Takes bos_token and eos_token.
+  absl::Status SetConfig(const TokenizerConfig& config,
+                         const std::string& where);
 
   using Tokenizer::Decode;
   using Tokenizer::Encode;
@@ -49,20 +52,15 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::optional<int32_t> eos_id() const override { return eos_id_; }
 
  private:
-  // Where a word's ids stand among those already made.
-  using WordCache = absl::flat_hash_map<std::string, std::pair<size_t, size_t>>;
-
   HuggingFaceTokenizer(Bpe bpe, Normalizer normalizer,
                        PreTokenizer pre_tokenizer, TokenDecoder decoder);
+  const Bpe& bpe() const { return words_.bpe(); }
   absl::Status LoadAddedTokens(const JsonObject& json);
   absl::Status LoadPostProcessor(const JsonObject& json);
   absl::Status LoadTemplate(const JsonObject& json);
-  absl::Status EncodeText(absl::string_view text, bool drop_unknown,
-                          WordCache* cache, std::vector<int32_t>* ids) const;
 
-  Bpe bpe_;
   Normalizer normalizer_;
-  PreTokenizer pre_tokenizer_;
+  const WordEncoder words_;
   TokenDecoder decoder_;
   AddedTokenMatcher plain_tokens_;       // looked for in the text as it is
   AddedTokenMatcher normalized_tokens_;  // looked for after normalization

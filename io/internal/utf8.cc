@@ -1,5 +1,7 @@
 #include "espalier/io/internal/utf8.h"
 
+#include <cstring>
+
 namespace espalier::internal {
 
 namespace {
@@ -88,13 +90,26 @@ void AppendUtf8(uint32_t code, std::string* text) {
 }
 
 bool IsValidUtf8(absl::string_view text) {
-  size_t position = 0;
-  while (position < text.size()) {
+  return FindInvalidUtf8(text) == text.size();
+}
+
+size_t FindInvalidUtf8(absl::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    uint64_t eight = 0;
+    if (text.size() - at >= sizeof(eight)) {
+      std::memcpy(&eight, text.data() + at, sizeof(eight));
+      if ((eight & 0x8080808080808080) == 0) {
+        at += sizeof(eight);
+        continue;
+      }
+    }
     bool complete = false;
-    position += Extent(text, position, &complete);
-    if (!complete) return false;
+    const size_t bytes = Extent(text, at, &complete);
+    if (!complete) return at;
+    at += bytes;
   }
-  return true;
+  return at;
 }
 
 std::string ReplaceInvalidUtf8(absl::string_view text) {

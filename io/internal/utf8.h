@@ -24,6 +24,10 @@ void AppendUtf8(uint32_t code, std::string* text);
 
 bool IsValidUtf8(absl::string_view text);
 
+// Where the first byte stands that begins no character; text.size() when there
+// is none.
+size_t FindInvalidUtf8(absl::string_view text);
+
 // The text with every maximal invalid part replaced by U+FFFD, as Unicode
 // (chapter 3, "U+FFFD Substitution of Maximal Subparts") and Python's
 // errors="replace" do.

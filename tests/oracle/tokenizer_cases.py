@@ -5,11 +5,13 @@
       COUNT generated strings with their ids and the text decoded from them.
   tokenizer_cases.py fixtures OUT_DIR
       Trains the small tokenizers of tests/fixtures/tokenizers, on text made
-      here, and writes them with their cases.
+      here, and writes them with their cases. The cases of the rank file and
+      the SentencePiece model are written by tokenizer_parity.py fixture.
 
 Each line: {"text", "ids" (special tokens matched), "plain_ids" (special
 tokens taken as text), "decoded" (of ids)}.
 """
+import base64
 import json
 import os
 import random
@@ -169,6 +171,36 @@ def train_byte_fallback():
     return tokenizer
 
 
+def write_ranks(tokenizer, path):
+    """The vocabulary of a byte-level tokenizer as a tiktoken rank file."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    decoder = decoders.ByteLevel()
+    printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or
+                 174 <= b]
+    others = [b for b in range(256) if b not in printable]
+    byte_of = {chr(b): b for b in printable}
+    byte_of.update({chr(256 + i): b for i, b in enumerate(others)})
+    assert decoder and sorted(byte_of) == alphabet
+    added = {t.content for t in tokenizer.get_added_tokens_decoder().values()}
+    tokens = sorted((i, t) for t, i in tokenizer.get_vocab().items()
+                    if t not in added)
+    with open(path, "wb") as file:
+        for rank, (_, token) in enumerate(tokens):
+            data = bytes(byte_of[c] for c in token)
+            file.write(base64.b64encode(data) + b" %d\n" % rank)
+
+
+def train_sentence_piece(path):
+    import sentencepiece
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=corpus(), model_prefix=path[:-len(".model")],
+        model_type="bpe", vocab_size=520, byte_fallback=True,
+        character_coverage=0.98, user_defined_symbols=["[SEP]"],
+        control_symbols=["[INST]"], minloglevel=2,
+        normalization_rule_name="identity", remove_extra_whitespaces=False)
+    os.remove(path[:-len(".model")] + ".vocab")
+
+
 def main():
     if sys.argv[1] == "cases":
         count = int(sys.argv[4]) if len(sys.argv) > 4 else 2000
@@ -184,6 +216,12 @@ def main():
             json.dump(json.loads(tokenizer.to_str()), file,
                       separators=(",", ":"))
         write_cases(tokenizer, os.path.join(directory, "cases.jsonl"), 75, 1)
+    directory = os.path.join(sys.argv[2], "ranks")
+    os.makedirs(directory, exist_ok=True)
+    write_ranks(train_byte_level(), os.path.join(directory, "toy.tiktoken"))
+    directory = os.path.join(sys.argv[2], "sentence_piece")
+    os.makedirs(directory, exist_ok=True)
+    train_sentence_piece(os.path.join(directory, "tokenizer.model"))
     print("tokenizers", tokenizers.__version__)
 
 

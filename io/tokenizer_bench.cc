@@ -1,0 +1,117 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "benchmark/benchmark.h"
+
+#include "espalier/io/tokenizer.h"
+
+namespace espalier {
+namespace {
+
+// Paths of an environment variable, with colons between them.
+std::vector<std::string> PathsOf(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr) return {};
+  return absl::StrSplit(value, ':', absl::SkipEmpty());
+}
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string NameOf(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// "file" or "file@family".
+absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& name) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(name, absl::MaxSplits('@', 1));
+  return LoadTokenizer(parts.first, parts.second);
+}
+
+void BM_Encode(benchmark::State& state, const std::string& tokenizer_path,
+               const std::string& text_path) {
+  const auto tokenizer = Load(tokenizer_path);
+  if (!tokenizer.ok()) {
+    state.SkipWithError(std::string(tokenizer.status().message()).c_str());
+    return;
+  }
+  const std::string text = ReadText(text_path);
+  size_t num_ids = 0;
+  for (auto _ : state) {
+    const auto ids = (*tokenizer)->Encode(text);
+    if (!ids.ok()) {
+      state.SkipWithError(std::string(ids.status().message()).c_str());
+      return;
+    }
+    num_ids = ids->size();
+  }
+  state.counters["ids"] = static_cast<double>(num_ids);
+  state.SetBytesProcessed(static_cast<int64_t>(text.size()) *
+                          state.iterations());
+}
+
+void BM_Decode(benchmark::State& state, const std::string& tokenizer_path,
+               const std::string& text_path) {
+  const auto tokenizer = Load(tokenizer_path);
+  if (!tokenizer.ok()) {
+    state.SkipWithError(std::string(tokenizer.status().message()).c_str());
+    return;
+  }
+  const std::string text = ReadText(text_path);
+  const auto ids = (*tokenizer)->Encode(text);
+  if (!ids.ok()) {
+    state.SkipWithError(std::string(ids.status().message()).c_str());
+    return;
+  }
+  for (auto _ : state) {
+    benchmark::DoNotOptimize((*tokenizer)->Decode(*ids));
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(text.size()) *
+                          state.iterations());
+}
+
+void BM_Load(benchmark::State& state, const std::string& path) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(Load(path).ok());
+  }
+}
+
+// ESPALIER_TOKENIZERS names tokenizer files and ESPALIER_TEXTS text files;
+// tests/oracle/tokenizer_speed.py sets both and measures the reference
+// libraries beside.
+const int kRegistered = [] {
+  for (const std::string& tokenizer : PathsOf("ESPALIER_TOKENIZERS")) {
+    const std::string name = NameOf(tokenizer);
+    for (const std::string& text : PathsOf("ESPALIER_TEXTS")) {
+      const std::string suffix = absl::StrCat("/", name, "/", NameOf(text));
+      for (const auto& [label, function] :
+           {std::pair("encode", &BM_Encode), std::pair("decode", &BM_Decode)}) {
+        benchmark::RegisterBenchmark(
+            absl::StrCat(label, suffix).c_str(),
+            [function = function, tokenizer, text](benchmark::State& state) {
+              function(state, tokenizer, text);
+            })
+            ->Unit(benchmark::kMillisecond);
+      }
+    }
+    benchmark::RegisterBenchmark(
+        absl::StrCat("load/", name).c_str(),
+        [tokenizer](benchmark::State& state) { BM_Load(state, tokenizer); })
+        ->Unit(benchmark::kMillisecond);
+  }
+  return 0;
+}();
+
+}  // namespace
+}  // namespace espalier
