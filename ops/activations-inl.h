@@ -17,18 +17,19 @@ HWY_BEFORE_NAMESPACE();
 namespace espalier {
 namespace HWY_NAMESPACE {
 
-// The value at x; `slope` is the derivative there.
-template <Activation kActivation, class D>
+// The value at x; `slope` is the derivative there. As exact as results of T
+// need.
+template <Activation kActivation, typename T, class D>
 HWY_INLINE hn::Vec<D> Activate(D d, hn::Vec<D> x, hn::Vec<D>& slope) {
   if constexpr (kActivation == Activation::kGelu) {
     hn::Vec<D> density = x;
-    const auto integral = NormalIntegral(d, x, density);
+    const auto integral = NormalIntegralFor<T>(d, x, density);
     slope = hn::MulAdd(x, density, integral);
     return hn::Mul(x, integral);
   } else {
     const auto one = hn::Set(d, 1.0f);
     if constexpr (kActivation == Activation::kSilu) {
-      const auto s = Sigmoid(d, x);
+      const auto s = SigmoidFor<T>(d, x);
       const auto y = hn::Mul(x, s);
       slope = hn::MulAdd(y, hn::Sub(one, s), s);
       return y;
@@ -38,8 +39,8 @@ HWY_INLINE hn::Vec<D> Activate(D d, hn::Vec<D> x, hn::Vec<D>& slope) {
           static_cast<float>(kGeluTanhScale * kGeluTanhCubic);
       const auto square = hn::Mul(x, x);
       const auto s =
-          Sigmoid(d, hn::Mul(x, hn::MulAdd(square, hn::Set(d, kCubic),
-                                           hn::Set(d, kScale))));
+          SigmoidFor<T>(d, hn::Mul(x, hn::MulAdd(square, hn::Set(d, kCubic),
+                                                 hn::Set(d, kScale))));
       const auto du =
           hn::MulAdd(square, hn::Set(d, 3 * kCubic), hn::Set(d, kScale));
       const auto y = hn::Mul(x, s);

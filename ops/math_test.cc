@@ -25,6 +25,22 @@ float ExpOf(float x) {
   return hn::GetLane(Exp(d, hn::Set(d, x)));
 }
 
+float Exp2BriefOf(float y) {
+  const hn::ScalableTag<float> d;
+  return hn::GetLane(Exp2Brief(d, hn::Set(d, y)));
+}
+
+float SigmoidBriefOf(float x) {
+  const hn::ScalableTag<float> d;
+  return hn::GetLane(SigmoidBrief(d, hn::Set(d, x)));
+}
+
+float NormalIntegralBriefOf(float x) {
+  const hn::ScalableTag<float> d;
+  auto density = hn::Zero(d);
+  return hn::GetLane(NormalIntegralBrief(d, hn::Set(d, x), density));
+}
+
 float SigmoidOf(float x) {
   const hn::ScalableTag<float> d;
   return hn::GetLane(Sigmoid(d, hn::Set(d, x)));
@@ -110,6 +126,8 @@ TEST_P(MathTest, SigmoidIsWithinItsError) {
   EXPECT_LE(worst, 2.5e-7);
   EXPECT_EQ(sigmoid(-1e9f), 0);
   EXPECT_EQ(sigmoid(1e9f), 1);
+  EXPECT_EQ(sigmoid(std::numeric_limits<float>::infinity()), 1);
+  EXPECT_EQ(sigmoid(-std::numeric_limits<float>::infinity()), 0);
 }
 
 TEST_P(MathTest, NormalIntegralIsWithinItsError) {
@@ -125,6 +143,43 @@ TEST_P(MathTest, NormalIntegralIsWithinItsError) {
   });
   EXPECT_LE(worst, 2.1e-7);
   EXPECT_LE(worst_density, 5e-8);
+}
+
+TEST_P(MathTest, BriefFormsAreWithinTheirErrors) {
+  const auto exp2 = ESPALIER_HWY_CALL(GetParam(), Exp2BriefOf);
+  const auto sigmoid = ESPALIER_HWY_CALL(GetParam(), SigmoidBriefOf);
+  const auto integral = ESPALIER_HWY_CALL(GetParam(), NormalIntegralBriefOf);
+  double worst = 0;
+  double worst_sigmoid = 0;
+  ForEachFloat(87.3f, [&](float x) {
+    worst = std::max(worst, std::abs(exp2(x) / std::exp2(double{x}) - 1));
+    worst_sigmoid = std::max(
+        worst_sigmoid, std::abs(sigmoid(x) * (1 + std::exp(-double{x})) - 1));
+  });
+  double worst_integral = 0;
+  ForEachFloat(13.0f, [&](float x) {
+    const double want = 0.5 * std::erfc(-double{x} / std::sqrt(2.0));
+    worst_integral = std::max(worst_integral, std::abs(integral(x) / want - 1));
+  });
+  EXPECT_LE(worst, 7.6e-5);
+  EXPECT_LE(worst_sigmoid, 1.5e-4);
+  EXPECT_LE(worst_integral, 3e-4);
+}
+
+TEST_P(MathTest, BriefFormsAtTheEnds) {
+  const auto exp2 = ESPALIER_HWY_CALL(GetParam(), Exp2BriefOf);
+  const auto sigmoid = ESPALIER_HWY_CALL(GetParam(), SigmoidBriefOf);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(exp2(129), kInf);
+  EXPECT_EQ(exp2(kInf), kInf);
+  EXPECT_EQ(exp2(1e38f), kInf);
+  EXPECT_EQ(exp2(-151), 0);
+  EXPECT_EQ(exp2(-1e38f), 0);
+  EXPECT_EQ(exp2(-kInf), 0);
+  EXPECT_TRUE(std::isnan(exp2(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_EQ(sigmoid(-kInf), 0);
+  EXPECT_NEAR(sigmoid(kInf), 1, 1e-4);
+  EXPECT_NEAR(sigmoid(0), 0.5, 1e-4);
 }
 
 TEST_P(MathTest, SameBitsOnEveryInstructionSet) {

@@ -1,54 +1,30 @@
-#include "espalier/autograd/mode.h"
+#include <vector>
+
 #include "espalier/ops/activation/activation.h"
-#include "espalier/tests/bench/ceilings.h"
+#include "espalier/tests/bench/op_bench.h"
 
 namespace espalier {
 namespace {
 
-// Out of cache: [4096, 4096].
-const Shape kShape = {4096, 4096};
-
-DType DTypeAt(const benchmark::State& state) {
-  return state.range(0) == 2 ? kBF16 : kF32;
-}
+using Inputs = std::vector<Variable>;
 
 void BM_Silu(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return Variable(
-        bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed));
-  };
-  const NoGrad no_grad;
-  const Variable x = make(kShape, 1);
-  Silu(x);  // its memory stays with the allocator
-  for (auto _ : state) Silu(x);
-  bench::ReportBytes(state, static_cast<double>(2 * x.value().num_bytes()),
-                     threads);
+  bench::TimeForward(state, {bench::kWide},
+                     [](const Inputs& in) { return Silu(in[0]); });
 }
-BENCHMARK(BM_Silu)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_Silu)->Apply(bench::ByDTypeAndThreads);
 
 void BM_Gelu(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return Variable(
-        bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed));
-  };
-  const NoGrad no_grad;
-  const Variable x = make(kShape, 1);
-  Gelu(x);  // its memory stays with the allocator
-  for (auto _ : state) Gelu(x);
-  bench::ReportBytes(state, static_cast<double>(2 * x.value().num_bytes()),
-                     threads);
+  bench::TimeForward(state, {bench::kWide},
+                     [](const Inputs& in) { return Gelu(in[0]); });
 }
-BENCHMARK(BM_Gelu)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_Gelu)->Apply(bench::ByDTypeAndThreads);
+
+void BM_SiluBackward(benchmark::State& state) {
+  bench::TimeBackward(state, {bench::kWide}, 1,
+                      [](const Inputs& in) { return Silu(in[0]); });
+}
+BENCHMARK(BM_SiluBackward)->Apply(bench::ByDTypeAndThreads);
 
 }  // namespace
 }  // namespace espalier

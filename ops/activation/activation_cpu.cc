@@ -24,16 +24,16 @@ void Forward(const ForwardArgs& args, const Exec& exec) {
   T* y = args.y.data<T>();
   const int64_t n = args.y.num_elements();
   WithActivation(args.activation, [&]<Activation kActivation>() {
-    ParallelPointwise(
-        exec, n, Streams(y, n * int64_t{sizeof(T)}),
-        [&](int64_t begin, int64_t count, auto access) {
-          ForEachVector(count, access, [&](int64_t i, auto io) {
-            auto slope = hn::Zero(d);
-            io.Store(d,
-                     Activate<kActivation>(d, io.Load(d, x + begin + i), slope),
-                     y + begin + i);
-          });
-        });
+    ParallelPointwise(exec, n, Streams(y, n * int64_t{sizeof(T)}),
+                      [&](int64_t begin, int64_t count, auto access) {
+                        ForEachPair<T>(count, access, [&](int64_t i, auto io) {
+                          auto slope = hn::Zero(d);
+                          io.Store(d,
+                                   Activate<kActivation, T>(
+                                       d, io.Load(d, x + begin + i), slope),
+                                   y + begin + i);
+                        });
+                      });
   });
 }
 
@@ -45,16 +45,16 @@ void Backward(const BackwardArgs& args, const Exec& exec) {
   T* dx = args.dx.data<T>();
   const int64_t n = args.dx.num_elements();
   WithActivation(args.activation, [&]<Activation kActivation>() {
-    ParallelPointwise(exec, n, Streams(dx, n * int64_t{sizeof(T)}),
-                      [&](int64_t begin, int64_t count, auto access) {
-                        ForEachVector(count, access, [&](int64_t i, auto io) {
-                          const int64_t at = begin + i;
-                          auto slope = hn::Zero(d);
-                          Activate<kActivation>(d, io.Load(d, x + at), slope);
-                          io.Store(d, hn::Mul(io.Load(d, dy + at), slope),
-                                   dx + at);
-                        });
-                      });
+    ParallelPointwise(
+        exec, n, Streams(dx, n * int64_t{sizeof(T)}),
+        [&](int64_t begin, int64_t count, auto access) {
+          ForEachPair<T>(count, access, [&](int64_t i, auto io) {
+            const int64_t at = begin + i;
+            auto slope = hn::Zero(d);
+            Activate<kActivation, T>(d, io.Load(d, x + at), slope);
+            io.Store(d, hn::Mul(io.Load(d, dy + at), slope), dx + at);
+          });
+        });
   });
 }
 

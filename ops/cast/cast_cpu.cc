@@ -23,6 +23,7 @@ void Convert(const Args& args, const Exec& exec) {
   const int64_t n = args.x.num_elements();
   ParallelPointwise(exec, n, Streams(y, n * int64_t{sizeof(To)}),
                     [&](int64_t begin, int64_t count, auto access) {
+                      access.native = false;  // keeps subnormal numbers
                       ForEachVector(count, access, [&](int64_t i, auto io) {
                         io.Store(d, io.Load(d, x + begin + i), y + begin + i);
                       });

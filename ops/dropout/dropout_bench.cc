@@ -1,36 +1,16 @@
-#include "espalier/autograd/mode.h"
 #include "espalier/ops/dropout/dropout.h"
-#include "espalier/tests/bench/ceilings.h"
+#include "espalier/tests/bench/op_bench.h"
 
 namespace espalier {
 namespace {
 
-// Out of cache: [4096, 4096].
-const Shape kShape = {4096, 4096};
-
-DType DTypeAt(const benchmark::State& state) {
-  return state.range(0) == 2 ? kBF16 : kF32;
-}
-
 void BM_Dropout(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return Variable(
-        bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed));
-  };
-  const NoGrad no_grad;
-  const Variable x = make(kShape, 1);
   autograd::RngStream stream(Rng{1, 2});
-  Dropout(x, 0.1, stream);  // its memory stays with the allocator
-  for (auto _ : state) Dropout(x, 0.1, stream);
-  bench::ReportBytes(state, static_cast<double>(2 * x.value().num_bytes()),
-                     threads);
+  bench::TimeForward(state, {bench::kWide}, [&](const auto& in) {
+    return Dropout(in[0], 0.1, stream);
+  });
 }
-BENCHMARK(BM_Dropout)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_Dropout)->Apply(bench::ByDTypeAndThreads);
 
 }  // namespace
 }  // namespace espalier

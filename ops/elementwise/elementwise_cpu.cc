@@ -33,7 +33,7 @@ void Binary(const View& a_view, const View& b_view, const View& y_view,
     ParallelPointwise(
         exec, n, Streams(y, n * int64_t{sizeof(T)}),
         [&](int64_t begin, int64_t count, auto access) {
-          ForEachVector(count, access, [&](int64_t i, auto io) {
+          ForEachPair<T>(count, access, [&](int64_t i, auto io) {
             const int64_t at = begin + i;
             io.Store(d, function(io.Load(d, a + at), io.Load(d, b + at)),
                      y + at);
@@ -41,15 +41,12 @@ void Binary(const View& a_view, const View& b_view, const View& y_view,
         });
     return;
   }
-  exec.pool.ParallelFor(
-      n / width, RowGrain(width), [&](int64_t begin, int64_t end) {
-        for (int64_t t = begin; t < end; ++t) {
-          ForEachVector(width, [&](int64_t i, auto io) {
-            const int64_t at = t * width + i;
-            io.Store(d, function(io.Load(d, a + at), io.Load(d, b + i)),
-                     y + at);
-          });
-        }
+  ParallelRows(
+      exec, n / width, width, y, sizeof(T), [&](int64_t t, auto access) {
+        ForEachPair<T>(width, access, [&](int64_t i, auto io) {
+          const int64_t at = t * width + i;
+          io.Store(d, function(io.Load(d, a + at), io.Load(d, b + i)), y + at);
+        });
       });
 }
 
@@ -80,7 +77,7 @@ void Scale(const ScaleArgs& args, const Exec& exec) {
   ParallelPointwise(
       exec, n, Streams(y, n * int64_t{sizeof(T)}),
       [&](int64_t begin, int64_t count, auto access) {
-        ForEachVector(count, access, [&](int64_t i, auto io) {
+        ForEachPair<T>(count, access, [&](int64_t i, auto io) {
           io.Store(d, hn::Mul(io.Load(d, x + begin + i), hn::Set(d, factor)),
                    y + begin + i);
         });

@@ -33,21 +33,22 @@ void Forward(const ForwardArgs& args, const Exec& exec) {
         const T* x = args.x.data<const T>() + t * width;
         T* y = args.y.data<T>() + t * width;
         const float mean =
-            SumVectors(width,
-                       [&](int64_t h, auto io) { return io.Load(d, x + h); }) /
+            SumPairs<T>(width,
+                        [&](int64_t h, auto io) { return io.Load(d, x + h); }) /
             count;
         const auto shift = hn::Set(d, mean);
         const float variance =
-            SumVectors(width,
-                       [&](int64_t h, auto io) {
-                         const auto v = hn::Sub(io.Load(d, x + h), shift);
-                         return hn::Mul(v, v);
-                       }) /
+            SumPairs<T>(width,
+                        [&](int64_t h, auto io) {
+                          const auto v = hn::Sub(io.Load(d, x + h), shift);
+                          return hn::Mul(v, v);
+                        }) /
             count;
         const float rstd = 1.0f / std::sqrt(variance + eps);
         args.mean.data<float>()[t] = mean;
         args.rstd.data<float>()[t] = rstd;
-        ForEachVector(width, access, [&](int64_t h, auto io) {
+        ForEachPair<T>(width, access, [&](int64_t h, auto io) {
+          io.Prefetch(x + width + h);
           const auto xhat =
               hn::Mul(hn::Sub(io.Load(d, x + h), shift), hn::Set(d, rstd));
           const auto w = io.Load(d, weight + h);
@@ -88,15 +89,17 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
   const auto g_at = [&](int64_t h, auto io) {
     return hn::Mul(io.Load(d, dy + h), io.Load(d, weight + h));
   };
-  const float sum = SumVectors(width, g_at) / count;
+  const float sum = SumPairs<T>(width, g_at) / count;
   // The lanes beyond the row: g is 0 there.
-  const float dot = SumVectors(width,
-                               [&](int64_t h, auto io) {
-                                 return hn::Mul(g_at(h, io), xhat_at(h, io));
-                               }) /
+  const float dot = SumPairs<T>(width,
+                                [&](int64_t h, auto io) {
+                                  return hn::Mul(g_at(h, io), xhat_at(h, io));
+                                }) /
                     count;
   T* dx = args.dx.data<T>() + t * width;
-  ForEachVector(width, access, [&](int64_t h, auto io) {
+  ForEachPair<T>(width, access, [&](int64_t h, auto io) {
+    io.Prefetch(x + width + h);
+    io.Prefetch(dy + width + h);
     const auto rest = hn::Sub(g_at(h, io), hn::Set(d, sum));
     io.Store(
         d, hn::Mul(rstd, hn::NegMulAdd(xhat_at(h, io), hn::Set(d, dot), rest)),
@@ -117,7 +120,7 @@ void Backward(const BackwardArgs& args, const Exec& exec) {
   }
   float* blocks = args.block_sums.data<float>();
   SumBlocks(exec, rows, 2 * width, blocks, [&](int64_t t, float* sums) {
-    BackwardRow<T>(args, t, sums, WholeAccess());
+    BackwardRow<T>(args, t, sums, WholeAccess{RoundsNatively(exec)});
   });
   if (args.dweight) {
     AddBlocks(exec, rows, width, blocks, args.dweight.data<T>(), 2 * width);

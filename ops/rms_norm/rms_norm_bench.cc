@@ -1,84 +1,41 @@
-#include "espalier/autograd/backward.h"
-#include "espalier/autograd/mode.h"
+#include <vector>
+
 #include "espalier/ops/rms_norm/rms_norm.h"
-#include "espalier/tests/bench/ceilings.h"
+#include "espalier/tests/bench/op_bench.h"
 
 namespace espalier {
 namespace {
 
-// Out of cache: [4096, 4096].
-const Shape kShape = {4096, 4096};
-
-DType DTypeAt(const benchmark::State& state) {
-  return state.range(0) == 2 ? kBF16 : kF32;
-}
+using Inputs = std::vector<Variable>;
 
 void BM_RmsNorm(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return Variable(
-        bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed));
-  };
-  const NoGrad no_grad;
-  const Variable x = make(kShape, 1);
-  const Variable weight = make({4096}, 2);
-  RmsNorm(x, weight, 1e-6);  // its memory stays with the allocator
-  for (auto _ : state) RmsNorm(x, weight, 1e-6);
-  bench::ReportBytes(state, static_cast<double>(2 * x.value().num_bytes()),
-                     threads);
+  bench::TimeForward(state, {bench::kWide, {4096}}, [](const Inputs& in) {
+    return RmsNorm(in[0], in[1], 1e-6);
+  });
 }
-BENCHMARK(BM_RmsNorm)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_RmsNorm)->Apply(bench::ByDTypeAndThreads);
 
 void BM_GatedRmsNorm(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return Variable(
-        bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed));
-  };
-  const NoGrad no_grad;
-  const Variable x = make(kShape, 1);
-  const Variable weight = make({4096}, 2);
-  const Variable gate = make(kShape, 3);
-  GatedRmsNorm(x, weight, gate, 1e-6,
-               NormGate::kSilu);  // its memory stays with the allocator
-  for (auto _ : state) GatedRmsNorm(x, weight, gate, 1e-6, NormGate::kSilu);
-  bench::ReportBytes(state, static_cast<double>(3 * x.value().num_bytes()),
-                     threads);
+  bench::TimeForward(
+      state, {bench::kWide, {4096}, bench::kWide}, [](const Inputs& in) {
+        return GatedRmsNorm(in[0], in[1], in[2], 1e-6, NormGate::kSilu);
+      });
 }
-BENCHMARK(BM_GatedRmsNorm)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_GatedRmsNorm)->Apply(bench::ByDTypeAndThreads);
 
 void BM_RmsNormBackward(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed);
-  };
-  Variable x(make(kShape, 1), true);
-  const Variable weight(make({4096}, 2));
-  const Tensor dy = make(kShape, 3);
-  for (auto _ : state) {
-    state.PauseTiming();
-    const Variable y = RmsNorm(x, weight, 1e-6);
-    state.ResumeTiming();
-    autograd::Backward(y, dy);
-    state.PauseTiming();
-    x.ClearGrad();
-    state.ResumeTiming();
-  }
-  bench::ReportBytes(state, static_cast<double>(3 * dy.num_bytes()), threads);
+  bench::TimeBackward(state, {bench::kWide, {4096}}, 1, [](const Inputs& in) {
+    return RmsNorm(in[0], in[1], 1e-6);
+  });
 }
-BENCHMARK(BM_RmsNormBackward)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_RmsNormBackward)->Apply(bench::ByDTypeAndThreads);
+
+void BM_RmsNormBackwardWeight(benchmark::State& state) {
+  bench::TimeBackward(state, {bench::kWide, {4096}}, 2, [](const Inputs& in) {
+    return RmsNorm(in[0], in[1], 1e-6);
+  });
+}
+BENCHMARK(BM_RmsNormBackwardWeight)->Apply(bench::ByDTypeAndThreads);
 
 }  // namespace
 }  // namespace espalier

@@ -40,9 +40,9 @@ template <Gating kGating, class Access, typename T>
 HWY_INLINE Vector GateAt(const Access& io, const T* gate, Vector& slope) {
   const F32Tag d;
   if constexpr (kGating == Gating::kSilu) {
-    return Activate<Activation::kSilu>(d, io.Load(d, gate), slope);
+    return Activate<Activation::kSilu, T>(d, io.Load(d, gate), slope);
   } else if constexpr (kGating == Gating::kSigmoid) {
-    const auto s = Sigmoid(d, io.Load(d, gate));
+    const auto s = SigmoidFor<T>(d, io.Load(d, gate));
     slope = hn::Mul(s, hn::Sub(hn::Set(d, 1.0f), s));
     return s;
   } else {
@@ -68,14 +68,16 @@ void ForwardRows(const ForwardArgs& args, const Exec& exec) {
         const T* x = args.x.data<const T>() + t * width;
         const T* gate = args.gate.data<const T>() + t * width;
         T* y = args.y.data<T>() + t * width;
-        const float sum = SumVectors(width, [&](int64_t h, auto io) {
+        const float sum = SumPairs<T>(width, [&](int64_t h, auto io) {
           const auto v = io.Load(d, x + h);
           return hn::Mul(v, v);
         });
         const float rstd =
             1.0f / std::sqrt(sum / static_cast<float>(width) + eps);
         args.rstd.data<float>()[t] = rstd;
-        ForEachVector(width, access, [&](int64_t h, auto io) {
+        ForEachPair<T>(width, access, [&](int64_t h, auto io) {
+          io.Prefetch(x + width + h);
+          if constexpr (kGating != Gating::kNone) io.Prefetch(gate + width + h);
           const auto w = hn::Add(io.Load(d, weight + h), hn::Set(d, offset));
           auto v = hn::Mul(hn::Mul(io.Load(d, x + h), hn::Set(d, rstd)), w);
           if constexpr (kGating != Gating::kNone) {
@@ -106,7 +108,7 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
   T* dgate = args.dgate ? args.dgate.data<T>() + t * width : nullptr;
   const auto rstd = hn::Set(d, args.rstd.data<const float>()[t]);
   const auto offset = hn::Set(d, OffsetOf(args.form));
-  const float dot = SumVectors(width, [&](int64_t h, auto io) {
+  const auto dot_term = [&](int64_t h, auto io) {
     auto slope = hn::Zero(d);
     const auto g = io.Load(d, dy + h);
     const auto a = GateAt<kGating>(io, gate + h, slope);
@@ -121,12 +123,17 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
                dgate + h);
     }
     return hn::Mul(hn::Mul(hn::Mul(g, a), w), xv);
-  });
+  };
+  // The sums of dweight are in the order of memory.
+  const float dot = sums != nullptr ? SumVectors(width, dot_term)
+                                    : SumPairs<T>(width, dot_term);
   if (!args.dx) return;
   T* dx = args.dx.data<T>() + t * width;
   const auto scale = hn::Mul(hn::Mul(rstd, hn::Mul(rstd, rstd)),
                              hn::Set(d, dot / static_cast<float>(width)));
-  ForEachVector(width, access, [&](int64_t h, auto io) {
+  ForEachPair<T>(width, access, [&](int64_t h, auto io) {
+    io.Prefetch(x + width + h);
+    io.Prefetch(dy + width + h);
     auto slope = hn::Zero(d);
     const auto w = hn::Add(io.Load(d, weight + h), offset);
     const auto g =
@@ -150,7 +157,7 @@ void Backward(const BackwardArgs& args, const Exec& exec) {
     }
     float* blocks = args.block_sums.data<float>();
     SumBlocks(exec, rows, width, blocks, [&](int64_t t, float* sums) {
-      BackwardRow<T, kGating>(args, t, sums, WholeAccess());
+      BackwardRow<T, kGating>(args, t, sums, WholeAccess{RoundsNatively(exec)});
     });
     AddBlocks(exec, rows, width, blocks, args.dweight.data<T>());
   });

@@ -29,11 +29,11 @@ HWY_INLINE Vector TurnedB(Vector a, Vector b, Vector c, Vector s) {
 }
 
 // `sign` is 1, or -1 to turn the other way.
-template <typename T>
+template <typename T, class Access>
 void TurnHalves(const T* x, const float* cosine, const float* sine, float sign,
-                int64_t pairs, T* y) {
+                int64_t pairs, T* y, const Access& access) {
   const F32Tag d;
-  ForEachVector(pairs, [&](int64_t i, auto io) {
+  ForEachVector(pairs, access, [&](int64_t i, auto io) {
     const auto a = io.Load(d, x + i);
     const auto b = io.Load(d, x + pairs + i);
     const auto c = io.Load(d, cosine + i);
@@ -46,7 +46,7 @@ void TurnHalves(const T* x, const float* cosine, const float* sine, float sign,
 HWY_INLINE void LoadPairs(const float* x, Vector& a, Vector& b) {
   hn::LoadInterleaved2(F32Tag(), x, a, b);
 }
-HWY_INLINE void StorePairs(Vector a, Vector b, float* y) {
+HWY_INLINE void StorePairs(Vector a, Vector b, float* y, bool /*native*/) {
   hn::StoreInterleaved2(a, b, F32Tag(), y);
 }
 
@@ -58,18 +58,25 @@ HWY_INLINE void LoadPairs(const BFloat16* x, Vector& a, Vector& b) {
   a = hn::BitCast(d, hn::ShiftLeft<16>(word));
   b = hn::BitCast(d, hn::And(word, hn::Set(du, 0xffff0000u)));
 }
-HWY_INLINE void StorePairs(Vector a, Vector b, BFloat16* y) {
+HWY_INLINE void StorePairs(Vector a, Vector b, BFloat16* y, bool native) {
+#if HWY_TARGET == HWY_AVX3
+  const hn::Repartition<uint16_t, F32Tag> d16;
+  hn::StoreU(RoundPairToBF16(a, b, native), d16,
+             reinterpret_cast<uint16_t*>(y));
+#else
+  (void)native;
   const F32Tag d;
   const hn::RebindToUnsigned<F32Tag> du;
   const auto low = hn::PromoteTo(du, RoundToBF16(d, a));
   const auto high = hn::PromoteTo(du, RoundToBF16(d, b));
   hn::StoreU(hn::Or(low, hn::ShiftLeft<16>(high)), du,
              reinterpret_cast<uint32_t*>(y));
+#endif
 }
 
 template <typename T>
 void TurnNeighbours(const T* x, const float* cosine, const float* sine,
-                    float sign, int64_t pairs, T* y) {
+                    float sign, int64_t pairs, T* y, bool native) {
   const F32Tag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto turn = [&](const T* from, int64_t i, int64_t count, T* to) {
@@ -78,7 +85,7 @@ void TurnNeighbours(const T* x, const float* cosine, const float* sine,
     LoadPairs(from, a, b);
     const auto c = LoadF32N(d, cosine + i, count);
     const auto s = hn::Mul(LoadF32N(d, sine + i, count), hn::Set(d, sign));
-    StorePairs(TurnedA(a, b, c, s), TurnedB(a, b, c, s), to);
+    StorePairs(TurnedA(a, b, c, s), TurnedB(a, b, c, s), to, native);
   };
   int64_t i = 0;
   for (; i + lanes <= pairs; i += lanes) {
@@ -97,6 +104,11 @@ void Turn(const TurnArgs& args, const Exec& exec) {
   const int64_t width = args.x.dim(2);
   const int64_t pairs = args.turns.dim(2);
   const float sign = args.backward ? -1.0f : 1.0f;
+  const bool native = RoundsNatively(exec);
+  // Both halves of every head begin at a cache line.
+  const bool streams =
+      !args.interleaved && width == 2 * pairs &&
+      StreamsRows(args.y.pointer, args.x.dim(0) * heads * 2, pairs, sizeof(T));
   exec.pool.ParallelFor(
       args.x.dim(0), RowGrain(heads * width), [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t) {
@@ -106,13 +118,17 @@ void Turn(const TurnArgs& args, const Exec& exec) {
             const T* x = args.x.data<const T>() + (t * heads + n) * width;
             T* y = args.y.data<T>() + (t * heads + n) * width;
             if (args.interleaved) {
-              TurnNeighbours(x, cosine, sine, sign, pairs, y);
+              TurnNeighbours(x, cosine, sine, sign, pairs, y, native);
+            } else if (streams) {
+              TurnHalves(x, cosine, sine, sign, pairs, y,
+                         StreamAccess{{native}});
             } else {
-              TurnHalves(x, cosine, sine, sign, pairs, y);
+              TurnHalves(x, cosine, sine, sign, pairs, y, WholeAccess{native});
             }
             std::copy(x + 2 * pairs, x + width, y + 2 * pairs);
           }
         }
+        if (streams) hwy::FlushStream();
       });
 }
 

@@ -49,8 +49,10 @@ Variable Softmax(const Variable& x) {
   Tensor scratch;
   {
     const MemoryScope scope(device, MemoryTag::kWorkspace);
-    scratch = Tensor::Empty(
-        device, {device.context().pool().num_threads(), xv.dim(-1)}, kF32);
+    scratch = Tensor::Empty(device,
+                            {device.context().pool().num_threads(),
+                             softmax::ScratchWidth(xv.dim(-1))},
+                            kF32);
   }
   Launch("softmax", kForward, xv,
          softmax::ForwardArgs{xv.view(), y.view(), scratch.view()}, {&xv},

@@ -1,60 +1,24 @@
-#include "espalier/autograd/backward.h"
-#include "espalier/autograd/mode.h"
+#include <vector>
+
 #include "espalier/ops/softmax/softmax.h"
-#include "espalier/tests/bench/ceilings.h"
+#include "espalier/tests/bench/op_bench.h"
 
 namespace espalier {
 namespace {
 
-// Out of cache: [4096, 4096].
-const Shape kShape = {4096, 4096};
-
-DType DTypeAt(const benchmark::State& state) {
-  return state.range(0) == 2 ? kBF16 : kF32;
-}
+using Inputs = std::vector<Variable>;
 
 void BM_Softmax(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return Variable(
-        bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed));
-  };
-  const NoGrad no_grad;
-  const Variable x = make(kShape, 1);
-  Softmax(x);  // its memory stays with the allocator
-  for (auto _ : state) Softmax(x);
-  bench::ReportBytes(state, static_cast<double>(2 * x.value().num_bytes()),
-                     threads);
+  bench::TimeForward(state, {bench::kWide},
+                     [](const Inputs& in) { return Softmax(in[0]); });
 }
-BENCHMARK(BM_Softmax)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_Softmax)->Apply(bench::ByDTypeAndThreads);
 
 void BM_SoftmaxBackward(benchmark::State& state) {
-  const int threads = static_cast<int>(state.range(1));
-  const auto context = bench::MakeContext(threads);
-  const auto make = [&](const Shape& shape, uint64_t seed) {
-    return bench::RandomTensor(context->cpu(), shape, DTypeAt(state), seed);
-  };
-  Variable x(make(kShape, 1), true);
-  const Tensor dy = make(kShape, 3);
-  for (auto _ : state) {
-    state.PauseTiming();
-    const Variable y = Softmax(x);
-    state.ResumeTiming();
-    autograd::Backward(y, dy);
-    state.PauseTiming();
-    x.ClearGrad();
-    state.ResumeTiming();
-  }
-  bench::ReportBytes(state, static_cast<double>(3 * dy.num_bytes()), threads);
+  bench::TimeBackward(state, {bench::kWide}, 1,
+                      [](const Inputs& in) { return Softmax(in[0]); });
 }
-BENCHMARK(BM_SoftmaxBackward)
-    ->ArgNames({"bytes", "threads"})
-    ->ArgsProduct({{4, 2}, {1, 2}})
-    ->UseRealTime();
+BENCHMARK(BM_SoftmaxBackward)->Apply(bench::ByDTypeAndThreads);
 
 }  // namespace
 }  // namespace espalier

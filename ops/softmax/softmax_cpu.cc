@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include "espalier/ops/scratch_slots.h"
 #include "espalier/ops/softmax/internal/kernels.h"
 
@@ -18,23 +21,62 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-// The exponentials wait in `scratch` [width] until their sum is known.
+using Vector = hn::Vec<F32Tag>;
+
+// e^v, as exact as results of T need.
+template <typename T>
+HWY_INLINE Vector ExpFor(Vector v) {
+  const F32Tag d;
+  if constexpr (sizeof(T) == 2) {
+    return Exp2Brief(d, hn::Mul(v, hn::Set(d, 1.44269504f)));
+  } else {
+    return Exp(d, v);
+  }
+}
+
+// A row of x in pieces of kColumns, so that what is read is in the first cache
+// for the second pass over it and memory delivers the next piece while this one
+// is computed. The exponentials e^(x - maximum of the piece) wait in `scratch`
+// [ScratchWidth(width)], the maxima behind them, until the maximum and the sum
+// of the row are known.
 template <typename T, class Access>
 void ForwardRow(const T* x, int64_t width, float* scratch, T* y,
                 const Access& access) {
   const F32Tag d;
-  const float max =
-      MaxVectors(width, [&](int64_t h, auto io) { return io.Load(d, x + h); });
-  const auto shift = hn::Set(d, max);
-  const float sum = SumVectors(width, [&](int64_t h, auto io) {
-    const auto e = Exp(d, hn::Sub(io.Load(d, x + h), shift));
-    io.Store(d, e, scratch + h);
-    return e;
-  });
-  const auto factor = hn::Set(d, 1.0f / sum);
-  ForEachVector(width, access, [&](int64_t h, auto io) {
-    io.Store(d, hn::Mul(io.Load(d, scratch + h), factor), y + h);
-  });
+  float* const maxima = scratch + width;
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+  for (int64_t begin = 0; begin < width; begin += kColumns) {
+    const int64_t count = std::min(kColumns, width - begin);
+    const T* const piece = x + begin;
+    // Finite, also of nothing but -infinity.
+    const float piece_max = std::max(
+        -std::numeric_limits<float>::max(),
+        MaxPairs<T>(count,
+                    [&](int64_t h, auto io) { return io.Load(d, piece + h); }));
+    const auto shift = hn::Set(d, piece_max);
+    const float piece_sum = SumPairs<T>(count, [&](int64_t h, auto io) {
+      io.Prefetch(piece + kColumns + h);
+      const auto e = ExpFor<T>(hn::Sub(io.Load(d, piece + h), shift));
+      io.Store(d, e, scratch + begin + h);
+      return e;
+    });
+    maxima[begin / kColumns] = piece_max;
+    // The sum so far belongs to the maximum so far.
+    const float next_max = std::max(max, piece_max);
+    sum = sum * hn::GetLane(Exp(d, hn::Set(d, max - next_max))) +
+          piece_sum * hn::GetLane(Exp(d, hn::Set(d, piece_max - next_max)));
+    max = next_max;
+  }
+  for (int64_t begin = 0; begin < width; begin += kColumns) {
+    const int64_t count = std::min(kColumns, width - begin);
+    const auto factor = hn::Div(
+        Exp(d, hn::Set(d, maxima[begin / kColumns] - max)), hn::Set(d, sum));
+    ForEachPair<T>(count, access, [&](int64_t h, auto io) {
+      const int64_t at = begin + h;
+      io.Store(d, hn::Mul(io.Load(d, scratch + at), factor), y + at);
+    });
+  }
 }
 
 template <typename T>
@@ -44,8 +86,10 @@ void Forward(const ForwardArgs& args, const Exec& exec) {
   const int64_t rows = args.x.num_rows();
   const T* x = args.x.data<const T>();
   T* y = args.y.data<T>();
-  ScratchSlots slots(args.scratch.pointer, width * int64_t{sizeof(float)},
+  ScratchSlots slots(args.scratch.pointer,
+                     args.scratch.dim(1) * int64_t{sizeof(float)},
                      static_cast<int>(args.scratch.dim(0)));
+  const bool native = RoundsNatively(exec);
   const bool streams = StreamsRows(y, rows, width, sizeof(T));
   exec.pool.ParallelFor(rows, RowGrain(width), [&](int64_t begin, int64_t end) {
     const ScratchSlots::Lease lease(slots);
@@ -53,9 +97,10 @@ void Forward(const ForwardArgs& args, const Exec& exec) {
     for (int64_t t = begin; t < end; ++t) {
       if (streams) {
         ForwardRow(x + t * width, width, scratch, y + t * width,
-                   StreamAccess());
+                   StreamAccess{{native}});
       } else {
-        ForwardRow(x + t * width, width, scratch, y + t * width, WholeAccess());
+        ForwardRow(x + t * width, width, scratch, y + t * width,
+                   WholeAccess{native});
       }
     }
     if (streams) hwy::FlushStream();
@@ -71,10 +116,12 @@ void Backward(const BackwardArgs& args, const Exec& exec) {
                  const T* y = args.y.data<const T>() + t * width;
                  const T* dy = args.dy.data<const T>() + t * width;
                  T* dx = args.dx.data<T>() + t * width;
-                 const float dot = SumVectors(width, [&](int64_t h, auto io) {
+                 const float dot = SumPairs<T>(width, [&](int64_t h, auto io) {
                    return hn::Mul(io.Load(d, y + h), io.Load(d, dy + h));
                  });
-                 ForEachVector(width, access, [&](int64_t h, auto io) {
+                 ForEachPair<T>(width, access, [&](int64_t h, auto io) {
+                   io.Prefetch(y + width + h);
+                   io.Prefetch(dy + width + h);
                    io.Store(
                        d,
                        hn::Mul(io.Load(d, y + h),

@@ -25,17 +25,17 @@ void Forward(const ForwardArgs& args, const Exec& exec) {
   T* y = args.y.data<T>();
   const int64_t n = args.y.num_elements();
   WithActivation(args.activation, [&]<Activation kActivation>() {
-    ParallelPointwise(
-        exec, n, Streams(y, n * int64_t{sizeof(T)}),
-        [&](int64_t begin, int64_t count, auto access) {
-          ForEachVector(count, access, [&](int64_t i, auto io) {
-            auto slope = hn::Zero(d);
-            const auto value =
-                Activate<kActivation>(d, io.Load(d, gate + begin + i), slope);
-            io.Store(d, hn::Mul(value, io.Load(d, up + begin + i)),
-                     y + begin + i);
-          });
-        });
+    ParallelPointwise(exec, n, Streams(y, n * int64_t{sizeof(T)}),
+                      [&](int64_t begin, int64_t count, auto access) {
+                        ForEachPair<T>(count, access, [&](int64_t i, auto io) {
+                          auto slope = hn::Zero(d);
+                          const auto value = Activate<kActivation, T>(
+                              d, io.Load(d, gate + begin + i), slope);
+                          io.Store(d,
+                                   hn::Mul(value, io.Load(d, up + begin + i)),
+                                   y + begin + i);
+                        });
+                      });
   });
 }
 
@@ -54,11 +54,11 @@ void Backward(const BackwardArgs& args, const Exec& exec) {
   WithActivation(args.activation, [&]<Activation kActivation>() {
     ParallelPointwise(
         exec, n, streams, [&](int64_t begin, int64_t count, auto access) {
-          ForEachVector(count, access, [&](int64_t i, auto io) {
+          ForEachPair<T>(count, access, [&](int64_t i, auto io) {
             const int64_t at = begin + i;
             auto slope = hn::Zero(d);
             const auto value =
-                Activate<kActivation>(d, io.Load(d, gate + at), slope);
+                Activate<kActivation, T>(d, io.Load(d, gate + at), slope);
             const auto g = io.Load(d, dy + at);
             if (dgate != nullptr) {
               const auto u = io.Load(d, up + at);

@@ -1,14 +1,25 @@
 #ifndef ESPALIER_OPS_SOFTMAX_INTERNAL_KERNELS_H_
 #define ESPALIER_OPS_SOFTMAX_INTERNAL_KERNELS_H_
 
+#include <cstdint>
+
 #include "espalier/runtime/device.h"
 #include "espalier/runtime/view.h"
 
 namespace espalier::softmax {
 
+// Columns whose exponentials are taken at once, from one maximum.
+inline constexpr int64_t kColumns = 1024;
+
+// Floats of scratch for a row: exponentials and the maxima of its pieces, in
+// whole cache lines.
+constexpr int64_t ScratchWidth(int64_t width) {
+  return (width + (width + kColumns - 1) / kColumns + 15) / 16 * 16;
+}
+
 struct ForwardArgs {
   View x, y;     // [T, H]
-  View scratch;  // [threads, H] f32; unused for f64
+  View scratch;  // [threads, ScratchWidth(H)] f32; unused for f64
 };
 struct BackwardArgs {
   View dy, y, dx;  // [T, H]
