@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "espalier/ops/adamw8bit/adamw8bit.h"
 #include "espalier/ops/adamw8bit/internal/kernels.h"
@@ -28,10 +29,59 @@ HWY_INLINE hn::Vec<F32Tag> LoadCodes(const uint8_t* codes) {
   return hn::ConvertTo(F32Tag(), hn::PromoteTo(d32, hn::LoadU(d8, codes)));
 }
 
-// Whole numbers in [0, 255].
+// The nearest whole numbers, of v in [0, 255].
 HWY_INLINE void StoreCodes(hn::Vec<F32Tag> v, uint8_t* codes) {
   const hn::Rebind<uint8_t, F32Tag> d8;
   hn::StoreU(hn::DemoteTo(d8, hn::NearestInt(v)), d8, codes);
+}
+
+#if HWY_TARGET == HWY_AVX3
+// 1 / sqrt(v), relative error 2^-14.
+HWY_INLINE hn::Vec<F32Tag> RootEstimate(hn::Vec<F32Tag> v) {
+  return hn::Vec<F32Tag>{_mm512_rsqrt14_ps(v.raw)};
+}
+#endif
+
+// v^(1/4) for v in [0, 1], of which those below 1e-30 count as that. Relative
+// error 3e-7. Where a square root takes ten times as long as a product, by a
+// Newton step for v^(-1/4).
+HWY_INLINE hn::Vec<F32Tag> FourthRoot(hn::Vec<F32Tag> v) {
+  const F32Tag d;
+  v = hn::Max(v, hn::Set(d, 1e-30f));
+#if HWY_TARGET == HWY_AVX3
+  auto z = RootEstimate(hn::Mul(v, RootEstimate(v)));
+  auto z2 = hn::Mul(z, z);
+  const auto error = hn::NegMulAdd(hn::Mul(v, z2), z2, hn::Set(d, 1.0f));
+  z = hn::MulAdd(hn::Mul(z, hn::Set(d, 0.25f)), error, z);
+  z2 = hn::Mul(z, z);
+  return hn::Mul(hn::Mul(v, z), z2);
+#else
+  return hn::Sqrt(hn::Sqrt(v));
+#endif
+}
+
+// v^(1/8) likewise.
+HWY_INLINE hn::Vec<F32Tag> EighthRoot(hn::Vec<F32Tag> v) {
+  const F32Tag d;
+  v = hn::Max(v, hn::Set(d, 1e-30f));
+#if HWY_TARGET == HWY_AVX3
+  auto z = RootEstimate(RootEstimate(RootEstimate(v)));  // v^(-1/8)
+  auto z2 = hn::Mul(z, z);
+  auto z4 = hn::Mul(z2, z2);
+  const auto error = hn::NegMulAdd(hn::Mul(v, z4), z4, hn::Set(d, 1.0f));
+  z = hn::MulAdd(hn::Mul(z, hn::Set(d, 0.125f)), error, z);
+  z2 = hn::Mul(z, z);
+  z4 = hn::Mul(z2, z2);
+  return hn::Mul(hn::Mul(v, z), hn::Mul(z2, z4));
+#else
+  return hn::Sqrt(hn::Sqrt(hn::Sqrt(v)));
+#endif
+}
+
+// 1 / scale, finite also for 0 and subnormal scales.
+HWY_INLINE hn::Vec<F32Tag> Inverse(float scale) {
+  return hn::Set(F32Tag(),
+                 1 / std::max(scale, std::numeric_limits<float>::min()));
 }
 
 // One block that lies wholly in memory, its moments in m and v meanwhile.
@@ -74,17 +124,16 @@ void UpdateBlock(const Args& args, float* p, const float* gradient,
   }
   m_scale = hn::GetLane(hn::MaxOfLanes(d, m_max));
   v_scale = hn::GetLane(hn::MaxOfLanes(d, v_max));
-  const auto m_divisor = hn::Set(d, m_scale == 0 ? 1.0f : m_scale);
-  const auto v_divisor = hn::Set(d, v_scale == 0 ? 1.0f : v_scale);
+  const auto m_factor = Inverse(m_scale);
+  const auto v_factor = Inverse(v_scale);
   for (int64_t i = 0; i < kBlock; i += lanes) {
     const auto mi = io.Load(d, m + i);
-    const auto root = hn::Sqrt(hn::Sqrt(hn::Div(hn::Abs(mi), m_divisor)));
-    StoreCodes(
-        hn::Add(hn::Round(hn::Mul(hn::CopySign(root, mi), set(127))), set(128)),
-        m_codes + i);
+    const auto root = FourthRoot(hn::Mul(hn::Abs(mi), m_factor));
+    StoreCodes(hn::MulAdd(hn::CopySign(root, mi), set(127), set(128)),
+               m_codes + i);
     const auto vi = io.Load(d, v + i);
-    const auto eighth = hn::Sqrt(hn::Sqrt(hn::Sqrt(hn::Div(vi, v_divisor))));
-    const auto code = hn::Max(hn::Round(hn::Mul(eighth, set(255))), set(1));
+    const auto eighth = EighthRoot(hn::Mul(vi, v_factor));
+    const auto code = hn::Max(hn::Mul(eighth, set(255)), set(1));
     StoreCodes(hn::IfThenZeroElse(hn::Eq(vi, hn::Zero(d)), code), v_codes + i);
   }
 }

@@ -7,6 +7,7 @@
 // The first include sets up the others.
 // clang-format off
 #include "espalier/ops/highway.h"
+#include "espalier/ops/philox-inl.h"
 #include "espalier/ops/pointwise-inl.h"
 // clang-format on
 
@@ -25,16 +26,19 @@ void Drop(const Args& args, const Exec& exec) {
   const T* x = args.x.data<const T>();
   T* y = args.y.data<T>();
   const auto factor = static_cast<float>(args.factor);
-  exec.pool.ParallelFor(
-      args.y.num_elements(), kPointwiseGrain, [&](int64_t begin, int64_t end) {
+  const int64_t n = args.y.num_elements();
+  ParallelPointwise(
+      exec, n, Streams(y, n * int64_t{sizeof(T)}),
+      [&](int64_t begin, int64_t size, auto access) {
         const F32Tag d;
         const hn::RebindToUnsigned<F32Tag> du;
         alignas(64) uint32_t bits[Rng::kBatch];
-        for (int64_t at = begin; at < end; at += Rng::kBatch) {
+        for (int64_t at = begin; at < begin + size; at += Rng::kBatch) {
           const uint64_t number = args.run.first + static_cast<uint64_t>(at);
-          args.run.rng.BitsBatch(number / Rng::kBatch, bits);
-          const int64_t count = std::min<int64_t>(Rng::kBatch, end - at);
-          ForEachVector(count, [&](int64_t i, auto io) {
+          BitsBatch(args.run.rng, number / Rng::kBatch, bits);
+          const int64_t count =
+              std::min<int64_t>(Rng::kBatch, begin + size - at);
+          ForEachVector(count, access, [&](int64_t i, auto io) {
             const auto drops = hn::RebindMask(
                 d, hn::Lt(hn::Load(du, bits + i), hn::Set(du, args.threshold)));
             const auto scaled =
