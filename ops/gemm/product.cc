@@ -1,6 +1,7 @@
 #include "espalier/ops/gemm/internal/product.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace espalier::gemm {
 namespace {
@@ -255,6 +256,11 @@ void Product::RunUnpacked() {
   step_ = {0, args_.m, 0, args_.n, 0, args_.k, true, true};
   words_ = tile_.words(args_.k);
   PackA(0);
+  // Few rows leave most of a panel's lanes empty; without these A stays in L1.
+  for (int64_t word = 1; word < words_; ++word) {
+    std::memmove(packed_a_ + word * args_.m, packed_a_ + word * tile_.a_pitch,
+                 static_cast<size_t>(args_.m) * 4);
+  }
   ForEach(pool_, CeilDiv(args_.n, plan_.n_task), [this](int64_t task) {
     const int64_t n = task * plan_.n_task;
     RunUnpackedTask(n, std::min(n + plan_.n_task, args_.n));
@@ -268,13 +274,31 @@ void Product::RunUnpackedTask(int64_t n, int64_t n_end) const {
       TileArgs run;
       Finish finish;
       run.num_words = tile_.words(step.num_k);
-      run.a = packed_a_ + tile_.words(step.k0) * tile_.a_pitch;
+      run.a_pitch = args_.m;
+      run.a = packed_a_ + tile_.words(step.k0) * run.a_pitch;
       run.rows = static_cast<int>(args_.m);
       run.cols = static_cast<int>(std::min<int64_t>(kLanes, n_end - j));
       SetStore(step, 0, j, run, finish);
+      FetchUnpacked(j, block, n_end, run);
       tile_.run_unpacked(run, args_.b, j, step.k0, step.num_k);
     }
   }
+}
+
+void Product::FetchUnpacked(int64_t j, int64_t block, int64_t n_end,
+                            TileArgs& run) const {
+  if (++block == plan_.num_k_blocks) {
+    block = 0;
+    j += kLanes;
+    if (j >= n_end && pool_ != nullptr) {
+      j += (pool_->num_threads() - 1) * plan_.n_task;
+    }
+  }
+  if (j >= args_.n) return;
+  const int64_t row = args_.b.lane_stride;
+  run.prefetch =
+      Advance(args_.b.data, j * row + block * plan_.k_block, args_.b.dtype);
+  run.prefetch_step = row * SizeOf(args_.b.dtype);
 }
 
 }  // namespace espalier::gemm

@@ -84,6 +84,7 @@ enum class TileStore : uint8_t {
 struct TileArgs {
   int64_t num_words = 0;
   const uint32_t* a = nullptr;
+  int64_t a_pitch = 0;  // run_unpacked: words between neighbouring k, >= rows
   const uint32_t* b = nullptr;
   int64_t b_stride = 0;  // words
   int rows = 0;
@@ -116,7 +117,8 @@ struct Tile {
   void (*run)(const TileArgs& args);
   // The same bits without packing B, for few rows: args.b is not read, `b` has
   // k_stride 1, its lanes are [lane, lane + args.cols), at most 16, its k
-  // [k, k + num_k). Null: this set has none.
+  // [k, k + num_k). Fetched ahead are as many rows, as long as these, from
+  // args.prefetch on, args.prefetch_step apart. Null: this set has none.
   void (*run_unpacked)(const TileArgs& args, const Operand& b, int64_t lane,
                        int64_t k, int64_t num_k);
 

@@ -57,6 +57,10 @@ class Product {
   void RunTask(int64_t m, int64_t n, Ahead ahead) const;
   void RunUnpacked();
   void RunUnpackedTask(int64_t n, int64_t n_end) const;
+  // Rows of B that the next run of an unpacked task, or this thread's next
+  // task, reads.
+  void FetchUnpacked(int64_t j, int64_t block, int64_t n_end,
+                     TileArgs& run) const;
   // Says where a tile at (i, j) of a step goes.
   void SetStore(const Step& step, int64_t i, int64_t j, TileArgs& run,
                 Finish& finish) const;

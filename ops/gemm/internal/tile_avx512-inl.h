@@ -176,16 +176,6 @@ inline void LoadBlock(const typename Source::Element* rows, int64_t stride,
   Transpose16(r);
 }
 
-// Sixteen rows at once are more streams than the hardware follows.
-template <typename Element>
-inline void PrefetchRows(const Element* rows, int64_t stride, int lanes) {
-  constexpr int64_t kAhead = 1024 / sizeof(Element);
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
-    __builtin_prefetch(rows + (i < lanes ? i * stride : 0) + kAhead, 0, 2);
-  }
-}
-
 template <typename Source>
 void PackRows(const PackArgs& args) {
   using Element = typename Source::Element;
@@ -277,31 +267,61 @@ void Run(const TileArgs& args) {
   RunRows<4, 6>(args);
 }
 
+// Walks rows of `lines` cache lines, row after row: sixteen rows at once are
+// more streams than the hardware follows, one long one it does.
+struct LineWalk {
+  const char* row;
+  int64_t row_step;
+  int64_t lines;
+  int64_t line = 0;
+  template <int kCount>
+  void Prefetch() {
+#pragma GCC unroll 4
+    for (int i = 0; i < kCount; ++i) {
+      __builtin_prefetch(row + 64 * line, 0, 2);
+      if (++line == lines) {
+        line = 0;
+        row += row_step;
+      }
+    }
+  }
+};
+
 // One panel of B straight from its rows: 16 by 16 words are turned over in
 // registers, then used as the packed ones would be.
 template <typename Source, int R>
 void RunPanel(const TileArgs& args, const typename Source::Element* rows,
               int64_t stride, int64_t num_k) {
+  constexpr int kStepBytes =
+      16 * static_cast<int>(Source::kStep * sizeof(*rows));
   typename Simd::Vec acc[R][1];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) acc[r][0] = Simd::Zero();
   const uint32_t* a = args.a;
-  for (int64_t word = 0; word < args.num_words; word += 16) {
+  const int64_t pitch = R == 1 ? 1 : args.a_pitch;
+  LineWalk ahead = {static_cast<const char*>(args.prefetch), args.prefetch_step,
+                    (num_k * int64_t{sizeof(*rows)} + 63) / 64};
+  const bool wish = args.prefetch != nullptr;
+  const auto run = [&](int64_t word, int count) [[gnu::always_inline]] {
     const int64_t k = word * Source::kStep;
     __m512i r[16];
-    PrefetchRows(rows + k, stride, args.cols);
+    if (wish) ahead.Prefetch<16 * kStepBytes / 64>();
     LoadBlock<Source>(rows + k, stride, args.cols, num_k - k, r);
-    const int64_t count = args.num_words - word;
 #pragma GCC unroll 16
     for (int t = 0; t < 16; ++t) {
       if (t >= count) break;
 #pragma GCC unroll 16
       for (int i = 0; i < R; ++i) {
-        acc[i][0] = Simd::Dot(acc[i][0], Simd::Broadcast(a + t * kPitch + i),
+        acc[i][0] = Simd::Dot(acc[i][0], Simd::Broadcast(a + t * pitch + i),
                               _mm512_castsi512_ps(r[t]));
       }
     }
-    a += 16 * kPitch;
+    a += 16 * pitch;
+  };
+  const int64_t whole = args.num_words / 16 * 16;
+  for (int64_t word = 0; word < whole; word += 16) run(word, 16);
+  if (whole < args.num_words) {
+    run(whole, static_cast<int>(args.num_words - whole));
   }
   StoreTile<R, 1>(acc, args);
 }
