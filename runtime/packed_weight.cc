@@ -123,9 +123,14 @@ uint32_t Word(const uint8_t* bytes) {
          static_cast<uint32_t>(bytes[3]) << 24;
 }
 
+// Byte of feature `row` and column i of 4 in a line.
+int64_t ByteAt(int64_t row, int64_t i) {
+  const int64_t lane = row % kPackedStrip;
+  return lane / 4 * 16 + i / 2 * 8 + lane % 4 * 2 + i % 2;
+}
+
 uint8_t Nibble(const PackedView& w, int64_t row, int64_t column) {
   const int64_t i = column % 8;
-  const int64_t lane = row % kPackedStrip;
   const bool int4 = w.format == PackedFormat::kInt4;
   if (!InLanes(w)) {
     return int4 ? Word(RowUnit(w, row, column / 8)) >> (4 * i) & 15
@@ -133,22 +138,19 @@ uint8_t Nibble(const PackedView& w, int64_t row, int64_t column) {
   }
   const uint8_t* line = w.codes.data<uint8_t>() +
                         64 * LineIndex(w, row, column / 8, CeilDiv(w.in, 8));
-  if (int4) {  // word 2c + i % 2 serves lanes c and c + 8
-    return Word(line + 4 * (2 * (lane % 8) + i % 2)) >>
-               (8 * (i / 2) + 4 * (lane / 8)) &
-           15;
+  if (int4) {  // sign and magnitude; the value + 8 in rows
+    const int code = line[ByteAt(row, i % 4)] >> (i / 4 * 4) & 15;
+    return static_cast<uint8_t>(code < 8 ? code + 8 : (8 - code % 8) % 8);
   }
   // even columns in the low half of the lane's word, odd ones in the high half
-  return Word(line + 4 * lane) >> (4 * (i / 2) + 16 * (i % 2)) & 15;
+  return Word(line + 4 * (row % kPackedStrip)) >> (4 * (i / 2) + 16 * (i % 2)) &
+         15;
 }
 
 uint8_t Byte(const PackedView& w, int64_t row, int64_t column) {
   if (!InLanes(w)) return *RowUnit(w, row, column);
-  const int64_t lane = row % kPackedStrip;
-  return w.codes
-      .data<uint8_t>()[64 * LineIndex(w, row, column / 4, CeilDiv(w.in, 4)) +
-                       lane / 4 * 16 + column % 4 / 2 * 8 + lane % 4 * 2 +
-                       column % 2];
+  const int64_t line = LineIndex(w, row, column / 4, CeilDiv(w.in, 4));
+  return w.codes.data<uint8_t>()[64 * line + ByteAt(row, column % 4)];
 }
 
 int64_t ScaleOffset(const PackedView& w, int64_t row, int64_t column) {

@@ -116,15 +116,24 @@ void Chunk(Mxfp4, const __m512i* lines, int count, const ScaleSource& source,
 template <bool kRows, typename ScaleSource>
 void Chunk(Int4, const __m512i* lines, int count, const ScaleSource& source,
            int64_t k, const Out& out, int64_t at) {
-  const Int4::Scales scales = Int4::MakeScales(source.Floats(k));
+  const __m512 scales = source.Floats(k);
   __m512i w[4];
+  if (!AreFinite(scales)) {
+    for (int i = 0; i < count; ++i) {
+      Int4::SlowWords(kRows ? Int4::ToLane(lines[i]) : lines[i], scales, w);
+      out.Store<4>(at + 4 * i, w);
+    }
+    return;
+  }
+  ByteTable table;
+  Int4::MakeTable(scales, &table);
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     if (i >= count) break;
     if (kRows) {
-      Int4::RowWords(lines[i], scales, w);
+      Int4::RowWords(lines[i], &table, w);
     } else {
-      Int4::Words(lines[i], scales, w);
+      Int4::Words(lines[i], &table, w);
     }
     out.Store<4>(at + 4 * i, w);
   }
@@ -193,7 +202,7 @@ float BlockScale(const PackedView& weight, int64_t row, int64_t column) {
 // scales at a time; lane and k count from the beginning of the range.
 template <typename Fn>
 void ForEachBlock(const PackedView& weight, const PackArgs& args, Fn fn) {
-  E4m3Table table;
+  ByteTable table;
   int64_t next_k = 0;
   for (int64_t k = 0; k < args.num_k; k = next_k) {
     const int64_t column = args.k_begin + k;
@@ -236,7 +245,7 @@ void ForwardFp8Lanes(const void* source, const gemm::Tile&,
   const int64_t units = (weight.in + 3) / 4;
   ForEachBlock(
       weight, args,
-      [&](const E4m3Table* table, int64_t lane, int64_t k, int64_t num_k) {
+      [&](const ByteTable* table, int64_t lane, int64_t k, int64_t num_k) {
         const StripLines at =
             LinesOf(weight, (args.lane_begin + lane) / kLanes, units);
         const Out out = {args.out + lane / kLanes * args.out_stride,
@@ -255,7 +264,7 @@ void ForwardFp8Rows(const void* source, const gemm::Tile&,
   const PackedView& weight = *static_cast<const PackedView*>(source);
   ForEachBlock(
       weight, args,
-      [&](const E4m3Table* table, int64_t lane, int64_t k, int64_t num_k) {
+      [&](const ByteTable* table, int64_t lane, int64_t k, int64_t num_k) {
         const Out out = {args.out + lane / kLanes * args.out_stride,
                          NumWords(args)};
         for (int64_t i = 0; i < num_k; i += 64) {

@@ -84,12 +84,15 @@ void ForEachCode(const PackedView& w, int64_t row, int64_t begin, int64_t end,
   const int64_t row_byte = row * w.codes.stride(0) * SizeOf(w.codes.dtype);
   const bool rows = w.layout == PackedLayout::kRows;
   const int64_t lane = row % kPackedStrip;
+  // Of column i of a set of four.
+  const auto byte_at = [lane](int64_t i) {
+    return lane / 4 * 16 + i / 2 * 8 + lane % 4 * 2 + i % 2;
+  };
   if (w.format == PackedFormat::kFp8Block) {
     const Walk walk = WalkLanes(w, row, 4, 64);
     for (int64_t c = begin; c < end; ++c) {
       fn(rows ? codes[row_byte + c]
-              : codes[walk.first + c / 4 * walk.step + lane / 4 * 16 +
-                      c % 4 / 2 * 8 + lane % 4 * 2 + c % 2]);
+              : codes[walk.first + c / 4 * walk.step + byte_at(c % 4)]);
     }
     return;
   }
@@ -104,10 +107,12 @@ void ForEachCode(const PackedView& w, int64_t row, int64_t begin, int64_t end,
   for (int64_t c = begin; c < end; ++c) {
     const uint8_t* line = codes + walk.first + c / 8 * walk.step;
     const int64_t i = c % 8;
-    fn(int4 ? LoadWord(line + 4 * (2 * (lane % 8) + i % 2)) >>
-                      (8 * (i / 2) + 4 * (lane / 8)) &
-                  15
-            : LoadWord(line + 4 * lane) >> (4 * (i / 2) + 16 * (i % 2)) & 15);
+    if (int4) {  // sign and magnitude to the value + 8
+      const uint32_t code = line[byte_at(i % 4)] >> (i / 4 * 4) & 15;
+      fn(code < 8 ? code + 8 : (8 - code % 8) % 8);
+    } else {
+      fn(LoadWord(line + 4 * lane) >> (4 * (i / 2) + 16 * (i % 2)) & 15);
+    }
   }
 }
 

@@ -233,7 +233,7 @@ void Gradient4Bit(const void* packed, const PackArgs& args, __m512i fill) {
 }
 
 // 64 columns of a pair of rows of E4M3 codes to 4 strips.
-void PairFp8(const E4m3Table* table, __m512i a, __m512i b, int64_t strips,
+void PairFp8(const ByteTable* table, __m512i a, __m512i b, int64_t strips,
              uint32_t* out, int64_t stride) {
   // Byte 4 t + u of 16-byte lane L is column 16 t + 4 L + u: a 4 x 4 transpose
   // of 32-bit words.
@@ -260,7 +260,7 @@ void GradientFp8(const void* packed, const PackArgs& args) {
   const PackedView& weight = *static_cast<const PackedView*>(packed);
   const Source source(weight);
   constexpr int64_t kSide = kFp8BlockSide;
-  E4m3Table table;
+  ByteTable table;
   int64_t k_end = 0;
   for (int64_t k = 0; k < args.num_k; k = k_end) {
     const int64_t row = args.k_begin + k;

@@ -40,29 +40,31 @@ uint32_t SplitNibbles(uint32_t word) {
   return ((even | even >> 8) & 0xffffu) | (odd | odd >> 8) << 16;
 }
 
+// Columns i and i + 4 of a word of 8 to byte i, as sign and magnitude.
+uint32_t PairNibbles(uint32_t word) {
+  uint32_t bytes = 0;
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t code = word >> (4 * i) & 15;  // the value + 8
+    const uint32_t lane = code >= 8 ? code - 8 : 8 | ((8 - code) & 7);
+    bytes |= lane << (i % 4 * 8 + i / 4 * 4);
+  }
+  return bytes;
+}
+
 // 16 units of 4 bytes, one a feature and in the order of kRows, to a line.
 void WriteLine(PackedFormat format, const uint32_t units[16], uint8_t* line) {
   uint32_t words[16];
-  for (int i = 0; i < 8; ++i) {
-    switch (format) {
-      case PackedFormat::kMxfp4:
-        words[2 * i] = SplitNibbles(units[2 * i]);
-        words[2 * i + 1] = SplitNibbles(units[2 * i + 1]);
-        break;
-      case PackedFormat::kInt4:
-        words[2 * i] = (units[i] & 0x0f0f0f0fu) | (units[i + 8] & 0x0f0f0f0fu)
-                                                      << 4;
-        words[2 * i + 1] =
-            (units[i] >> 4 & 0x0f0f0f0fu) | (units[i + 8] & 0xf0f0f0f0u);
-        break;
-      case PackedFormat::kFp8Block: {  // features 2i, 2i + 1 of a set of four
-        const int at = i / 2 * 4 + i % 2;
-        const uint32_t a = units[2 * i];
-        const uint32_t b = units[2 * i + 1];
-        words[at] = (a & 0xffffu) | b << 16;
-        words[at + 2] = a >> 16 | (b & 0xffff0000u);
-        break;
-      }
+  if (format == PackedFormat::kMxfp4) {
+    for (int i = 0; i < 16; ++i) words[i] = SplitNibbles(units[i]);
+  } else {
+    const bool int4 = format == PackedFormat::kInt4;
+    for (int i = 0; i < 8; ++i) {  // features 2i, 2i + 1 of a set of four
+      const int at = i / 2 * 4 + i % 2;
+      const uint32_t a = int4 ? PairNibbles(units[2 * i]) : units[2 * i];
+      const uint32_t b =
+          int4 ? PairNibbles(units[2 * i + 1]) : units[2 * i + 1];
+      words[at] = (a & 0xffffu) | b << 16;
+      words[at + 2] = a >> 16 | (b & 0xffff0000u);
     }
   }
   std::memcpy(line, words, 64);

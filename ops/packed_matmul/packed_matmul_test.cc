@@ -1,6 +1,7 @@
 #include "espalier/ops/packed_matmul/packed_matmul.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -181,6 +182,51 @@ TEST_P(PackedLinearTest, LongReductionsInBothDirections) {
     const Twin twin = RunTwin(GetParam(), packing, 19, 1100, 2080, true);
     EXPECT_EQ(Bytes(twin.y), Bytes(twin.dense_y)) << ToString(packing.format);
     EXPECT_EQ(Bytes(twin.dx), Bytes(twin.dense_dx)) << ToString(packing.format);
+  }
+}
+
+// Feature o has scale o % 6 of these, and codes of zeros alone if o % 4 == 0:
+// zero times an infinite scale is NaN.
+TEST_P(PackedLinearTest, EveryKindOfInt4Scale) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> kinds = {1.3f, -0.7f,  kInfinity,
+                                    0,    1e-30f, std::nanf("")};
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  constexpr int64_t kOut = 101;
+  constexpr int64_t kIn = 72;
+  std::vector<int32_t> codes;
+  std::vector<float> scales;
+  uint32_t state = 7;
+  for (int64_t o = 0; o < kOut; ++o) {
+    for (int64_t word = 0; word < kIn / 8; ++word) {
+      state = state * 1664525u + 1013904223u;
+      codes.push_back(
+          static_cast<int32_t>(o % 4 == 0 ? 0x88888888u : state ^ state >> 13));
+    }
+    for (int64_t g = 0; g < 3; ++g) {
+      scales.push_back(g == 1 ? kinds[static_cast<size_t>(o % 6)] : 0.25f);
+    }
+  }
+  const PackedWeight rows = *PackedWeight::Create(
+      PackedFormat::kInt4, 32, kOut, kIn,
+      Tensor::FromHost<int32_t>(device, {kOut, kIn / 8}, codes),
+      Tensor::FromHost<float>(device, {kOut, 3}, scales));
+  const Variable dense(DecodeReference(rows, GetParam().dtype));
+  for (bool lanes : {false, true}) {
+    for (int64_t count : {1, 3, 9, 64}) {
+      const Variable x(
+          test::FromDoubles(device, {count, kIn}, GetParam().dtype,
+                            ToDoubles(test::Normal({count, kIn}, 3).value())));
+      const std::vector<double> got =
+          ToDoubles(PackedLinear(x, lanes ? PrepareLanes(rows) : rows).value());
+      const std::vector<double> want = ToDoubles(Linear(x, dense, {}).value());
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_TRUE(got[i] == want[i] ||
+                    (std::isnan(got[i]) && std::isnan(want[i])))
+            << got[i] << " for " << want[i] << " at " << i << " of " << count
+            << " rows, lanes " << lanes;
+      }
+    }
   }
 }
 

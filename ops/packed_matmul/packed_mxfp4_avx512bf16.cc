@@ -12,10 +12,12 @@ namespace {
 #include "espalier/ops/packed_matmul/internal/panel_avx512-inl.h"
 
 constexpr int64_t kAheadBytes = 6144;
+int64_t TaskScratchBytes(const PackedView& weight);
+void PrepareTask(const FusedArgs& args, char* scratch);
 int64_t PanelScratchBytes(const PackedView& weight);
 struct Panel;
-void PreparePanel(const PackedView& weight, int64_t strip, char* scratch,
-                  Panel* panel);
+void PreparePanel(const PackedView& weight, int64_t strip,
+                  const char* task_scratch, char* scratch, Panel* panel);
 
 #include "espalier/ops/packed_matmul/internal/fused-inl.h"
 
@@ -25,19 +27,24 @@ struct PanelScales {
   explicit PanelScales(const Panel& panel)
       : scales(static_cast<const uint8_t*>(panel.scales.pointer)),
         width(panel.width) {}
+  static int64_t Bytes(const PackedView&) { return 0; }
+  static void Prepare(Panel*, int64_t, char*) {}
   Mxfp4::Scales At(int64_t k, int t) const {
     return Mxfp4::MakeScales(_mm_loadu_si128(reinterpret_cast<const __m128i*>(
         scales + kPackedStrip * (k / 32 * width + t))));
   }
 };
 
+int64_t TaskScratchBytes(const PackedView&) { return 0; }
+void PrepareTask(const FusedArgs&, char*) {}
+
 int64_t PanelScratchBytes(const PackedView& weight) {
   if (weight.layout == PackedLayout::kLanes) return 0;
   return kPanelColumns * (weight.in / 2 + weight.in / 32);
 }
 
-void PreparePanel(const PackedView& weight, int64_t strip, char* scratch,
-                  Panel* panel) {
+void PreparePanel(const PackedView& weight, int64_t strip, const char*,
+                  char* scratch, Panel* panel) {
   panel->width = PanelWidth(weight, strip);
   panel->scales = weight.scales;
   panel->group = 32;
@@ -114,6 +121,7 @@ struct Mxfp4Units {
         23));
   }
   static constexpr bool kInUnits = true;
+  static constexpr int kStripsAtOnce = 6;
   static __m512 Unit(const Scales& scales) {  // 2^(s - 127)
     return _mm512_castsi512_ps(_mm512_slli_epi32(scales, 23));
   }
@@ -140,11 +148,11 @@ bool FusedMxfp4(const FusedArgs& args) {
     return true;
   }
   if (!Plain(args)) return false;
-  RunFused<Mxfp4, PanelScales>(args);
+  RunFused<Mxfp4, PanelScales, PanelScales>(args);
   return true;
 }
 int64_t FusedScratchMxfp4(const void* source, int64_t m) {
-  return FusedScratch(*static_cast<const PackedView*>(source), m);
+  return FusedScratch<PanelScales>(*static_cast<const PackedView*>(source), m);
 }
 
 }  // namespace espalier::packed

@@ -9,6 +9,8 @@
 //   F::kInUnits       words are without the scale; sums follow it instead
 //   F::Words(line, scales, w)  kLineColumns / 2 words of 16 lanes: the pair
 //                     (even k low, odd k high) of each output feature
+//   F::kTogether      words that F::WordsBeside makes at a time
+//   F::kStripsAtOnce  divides 6: see RunLow
 // The value of a word is bf16(f32(code * scale)); subnormal results count as
 // zero (vdpbf16ps reads them so).
 
@@ -49,8 +51,6 @@ alignas(64) constexpr uint16_t kE2m1Unit[32] = {
     0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
 constexpr float kE2m1Value[16] = {0,    0.5f,  1,  1.5f,  2,  3,  4,  6,
                                   -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-alignas(64) constexpr float kInt4Value[16] = {-8, -7, -6, -5, -4, -3, -2, -1,
-                                              0,  1,  2,  3,  4,  5,  6,  7};
 
 // E8M0 in both halves of each word, ready for _mm512_adds_epi16.
 inline __m512i E8m0Offsets(__m512i words) {
@@ -89,6 +89,7 @@ inline uint32_t SplitNibbles(uint32_t word) {
 
 struct Mxfp4 {
   static constexpr bool kInUnits = false;
+  static constexpr int kStripsAtOnce = 6;
   static constexpr int kLines = 4;
   static constexpr int kLineColumns = 8;
   using Scales = __m512i;
@@ -114,8 +115,10 @@ struct Mxfp4 {
   static void Store(const Scales& scales, Stored* to) {
     _mm512_store_si512(to, scales);
   }
+  static constexpr int kTogether = 1;
   template <int kPair>
-  static __m512i WordBeside(const uint8_t* at, const Stored* scales) {
+  static void WordsBeside(const uint8_t* at, const Stored* scales,
+                          __m512i w[1]) {
     const __m512i line = Load(at);
     const __m512i index =
         kPair == 0 ? line : _mm512_srli_epi32(line, 4 * kPair);
@@ -124,7 +127,7 @@ struct Mxfp4 {
     const __m512i code = _mm512_permutexvar_epi16(index, Load(kE2m1Magnitude));
     __m512i sum;
     asm("vpaddw %2, %1, %0" : "=v"(sum) : "v"(code), "m"(*scales));
-    return _mm512_ternarylogic_epi32(
+    w[0] = _mm512_ternarylogic_epi32(
         _mm512_max_epi16(sum, _mm512_setzero_si512()), sign,
         _mm512_set1_epi16(static_cast<int16_t>(0x8000)), 0xf8);
   }
@@ -182,103 +185,13 @@ struct Mxfp4 {
   }
 };
 
-struct Int4 {
-  static constexpr bool kInUnits = false;
-  static constexpr int kLines = 4;
-  static constexpr int kLineColumns = 8;
-  // Scales of lanes 0 0 1 1 .. 7 7 and of 8 8 9 9 .. 15 15.
-  struct Scales {
-    __m512 low, high;
-  };
-
-  static Scales MakeScales(__m512 s) {
-    const __m512i low =
-        _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    return {_mm512_permutexvar_ps(low, s), _mm512_permutexvar_ps(high, s)};
-  }
-  static __m512 Value(__m512i index, __m512 scale) {
-    return _mm512_mul_ps(
-        _mm512_permutexvar_ps(index, _mm512_load_ps(kInt4Value)), scale);
-  }
-  template <int kPair>
-  static __m512i Word(__m512i line, const Scales& scales) {
-    const __m512i low = kPair == 0 ? line : _mm512_srli_epi32(line, 8 * kPair);
-    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
-        Value(_mm512_srli_epi32(line, 8 * kPair + 4), scales.high),
-        Value(low, scales.low)));
-  }
-  static void Words(__m512i line, const Scales& scales, __m512i w[4]) {
-    w[0] = Word<0>(line, scales);
-    w[1] = Word<1>(line, scales);
-    w[2] = Word<2>(line, scales);
-    w[3] = Word<3>(line, scales);
-  }
-  struct Stored {
-    __m512 low, high;
-  };
-  static void Store(const Scales& scales, Stored* to) {
-    to->low = scales.low;
-    to->high = scales.high;
-  }
-  static __m512 ValueBeside(__m512i index, const __m512* scale) {
-    const __m512 code =
-        _mm512_permutexvar_ps(index, _mm512_load_ps(kInt4Value));
-    __m512 value;
-    asm("vmulps %2, %1, %0" : "=v"(value) : "v"(code), "m"(*scale));
-    return value;
-  }
-  template <int kPair>
-  static __m512i WordBeside(const uint8_t* at, const Stored* scales) {
-    const __m512i line = Load(at);
-    const __m512i low = kPair == 0 ? line : _mm512_srli_epi32(line, 8 * kPair);
-    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
-        ValueBeside(_mm512_srli_epi32(line, 8 * kPair + 4), &scales->high),
-        ValueBeside(low, &scales->low)));
-  }
-  // Words of 8 columns, one per lane, to the two-lane words of the layout:
-  // word 2c + p holds nibbles p, p + 2, .. of lane c (low) and c + 8 (high).
-  static __m512i ToLane(__m512i line) {
-    const __m512i nibbles = _mm512_set1_epi8(15);
-    const __m512i low =
-        _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    const __m512i shift =
-        _mm512_set_epi32(4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0);
-    const __m512i a = _mm512_and_si512(
-        _mm512_srlv_epi32(_mm512_permutexvar_epi32(low, line), shift), nibbles);
-    const __m512i b = _mm512_and_si512(
-        _mm512_srlv_epi32(_mm512_permutexvar_epi32(high, line), shift),
-        nibbles);
-    return _mm512_or_si512(a, _mm512_slli_epi32(b, 4));
-  }
-  // And back.
-  static __m512i FromLane(__m512i line) {
-    const __m512i nibbles = _mm512_set1_epi8(15);
-    const __m512i even =
-        _mm512_set_epi32(14, 12, 10, 8, 6, 4, 2, 0, 14, 12, 10, 8, 6, 4, 2, 0);
-    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-    const __m512i shift =
-        _mm512_set_epi32(4, 4, 4, 4, 4, 4, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0);
-    const __m512i a = _mm512_and_si512(
-        _mm512_srlv_epi32(_mm512_permutexvar_epi32(even, line), shift),
-        nibbles);
-    const __m512i b = _mm512_and_si512(
-        _mm512_srlv_epi32(_mm512_permutexvar_epi32(odd, line), shift), nibbles);
-    return _mm512_or_si512(a, _mm512_slli_epi32(b, 4));
-  }
-  static void RowWords(__m512i line, const Scales& scales, __m512i w[4]) {
-    Words(ToLane(line), scales, w);
-  }
-};
-
-// bf16(f32(value * scale)) of the E4M3 magnitudes, in bytes: what vpermi2b
-// looks up with the low 7 bits of a code.
-struct E4m3Table {
+// Low and high bytes of bf16 magnitudes: what vpermi2b looks up with 7 bits.
+struct ByteTable {
   alignas(64) uint8_t low[128];
   uint8_t high[128];
 };
 
+// A table holds bf16(f32(value * scale)) of the E4M3 magnitudes.
 struct E4m3Values {
   float value[128];
   constexpr E4m3Values() : value() {
@@ -292,7 +205,7 @@ struct E4m3Values {
 };
 alignas(64) constexpr E4m3Values kE4m3;
 
-inline void MakeTable(float scale, E4m3Table* table) {
+inline void MakeTable(float scale, ByteTable* table) {
   const __m512 s = _mm512_set1_ps(scale);
 #pragma GCC unroll 4
   for (int i = 0; i < 128; i += 32) {
@@ -308,9 +221,10 @@ inline void MakeTable(float scale, E4m3Table* table) {
 
 struct Fp8 {
   static constexpr bool kInUnits = false;
+  static constexpr int kStripsAtOnce = 3;
   static constexpr int kLines = 8;
   static constexpr int kLineColumns = 4;
-  using Scales = const E4m3Table*;
+  using Scales = const ByteTable*;
 
   // Low and high bytes of the bf16 of 64 codes. A negative scale has its sign
   // in the table, hence the xor.
@@ -330,11 +244,11 @@ struct Fp8 {
   }
   using Stored = Scales;
   static void Store(const Scales& scales, Stored* to) { *to = scales; }
+  static constexpr int kTogether = 2;
   template <int kPair>
-  static __m512i WordBeside(const uint8_t* at, const Stored* scales) {
-    __m512i w[2];
+  static void WordsBeside(const uint8_t* at, const Stored* scales,
+                          __m512i w[2]) {
     Words(Load(at), *scales, w);
-    return w[kPair];
   }
   // Within 16 bytes: 4 lanes of 4 columns to 2 pairs of columns of 4 lanes.
   // Its own inverse pairs with FromLane.
@@ -352,6 +266,153 @@ struct Fp8 {
     Words(ToLane(line), scales, w);
   }
 };
+
+// Sign and magnitude: 16 code of c = -8..7 is c < 0 ? 8 | -c & 7 : c, so that
+// 8 is -8 and 0 is zero. By the offset code c + 8; and back.
+alignas(16) constexpr uint8_t kInt4ToLane[16] = {8, 15, 14, 13, 12, 11, 10, 9,
+                                                 0, 1,  2,  3,  4,  5,  6,  7};
+alignas(16) constexpr uint8_t kInt4FromLane[16] = {8, 9, 10, 11, 12, 13, 14, 15,
+                                                   0, 7, 6,  5,  4,  3,  2,  1};
+alignas(64) constexpr float kInt4Value[16] = {-8, -7, -6, -5, -4, -3, -2, -1,
+                                              0,  1,  2,  3,  4,  5,  6,  7};
+
+// Byte constants of the INT4 kernels.
+struct Int4Bytes {
+  uint8_t feature[64];  // of a byte of a line
+  uint8_t even[64];     // bytes of two vectors of 16-bit words
+  uint8_t odd[64];
+  constexpr Int4Bytes() : feature(), even(), odd() {
+    for (int i = 0; i < 64; ++i) {
+      feature[i] = static_cast<uint8_t>(i / 16 * 4 + i % 8 / 2);
+      even[i] = static_cast<uint8_t>(2 * i);
+      odd[i] = static_cast<uint8_t>(2 * i + 1);
+    }
+  }
+};
+alignas(64) constexpr Int4Bytes kInt4Bytes;
+
+// A table holds bf16(f32(m * scale)) of the magnitudes m = 8, 1, .. 7 for 16
+// features: byte 16 (m % 8) + feature. Zero is no entry of it, so scales have
+// to be finite.
+struct Int4 {
+  static constexpr bool kInUnits = false;
+  static constexpr int kStripsAtOnce = 2;
+  static constexpr int kLines = 4;
+  static constexpr int kLineColumns = 8;
+  using Scales = const ByteTable*;
+
+  static void MakeTable(__m512 s, ByteTable* table) {
+    __m512i w[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const auto even = static_cast<float>(i == 0 ? 8 : 2 * i);
+      const auto odd = static_cast<float>(2 * i + 1);
+      w[i] = reinterpret_cast<__m512i>(
+          _mm512_cvtne2ps_pbh(_mm512_mul_ps(s, _mm512_set1_ps(odd)),
+                              _mm512_mul_ps(s, _mm512_set1_ps(even))));
+    }
+    const __m512i even = Load(kInt4Bytes.even);
+    const __m512i odd = Load(kInt4Bytes.odd);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      _mm512_store_si512(
+          table->low + 64 * i,
+          _mm512_permutex2var_epi8(w[2 * i], even, w[2 * i + 1]));
+      _mm512_store_si512(table->high + 64 * i,
+                         _mm512_permutex2var_epi8(w[2 * i], odd, w[2 * i + 1]));
+    }
+  }
+  // Codes in the high halves of bytes; the low halves do not matter.
+  static void Pairs(__m512i codes, Scales table, __m512i w[2]) {
+    const __m512i nibbles = _mm512_set1_epi8(static_cast<char>(0xf0));
+    const __mmask64 nonzero = _mm512_test_epi8_mask(codes, nibbles);
+    const __m512i index = _mm512_ternarylogic_epi32(
+        codes, nibbles, Load(kInt4Bytes.feature), 0xea);
+    const __m512i low = _mm512_maskz_permutex2var_epi8(
+        nonzero, Load(table->low), index, Load(table->low + 64));
+    const __m512i high = _mm512_ternarylogic_epi32(
+        _mm512_maskz_permutex2var_epi8(nonzero, Load(table->high), index,
+                                       Load(table->high + 64)),
+        codes, _mm512_set1_epi8(static_cast<char>(0x80)), 0x78);
+    w[0] = _mm512_unpacklo_epi8(low, high);
+    w[1] = _mm512_unpackhi_epi8(low, high);
+  }
+  static void Words(__m512i line, const Scales& scales, __m512i w[4]) {
+    Pairs(_mm512_slli_epi16(line, 4), scales, w);
+    Pairs(line, scales, w + 2);
+  }
+  using Stored = Scales;
+  static void Store(const Scales& scales, Stored* to) { *to = scales; }
+  static constexpr int kTogether = 2;
+  template <int kPair>
+  static void WordsBeside(const uint8_t* at, const Stored* scales,
+                          __m512i w[2]) {
+    const __m512i line = Load(at);
+    Pairs(kPair == 0 ? _mm512_slli_epi16(line, 4) : line, *scales, w);
+  }
+  // Any scales.
+  static void SlowWords(__m512i line, __m512 s, __m512i w[4]) {
+    alignas(64) uint8_t bytes[64];
+    alignas(64) float scale[16];
+    alignas(64) uint16_t words[4][16][2];
+    _mm512_store_si512(bytes, line);
+    _mm512_store_ps(scale, s);
+    for (int i = 0; i < 64; ++i) {
+      const int lane = kInt4Bytes.feature[i];
+      for (int half = 0; half < 2; ++half) {
+        const int code = kInt4FromLane[bytes[i] >> (4 * half) & 15];
+        words[2 * half + i % 16 / 8][lane][i % 2] =
+            static_cast<uint16_t>(RoundToBf16(kInt4Value[code] * scale[lane]));
+      }
+    }
+    for (int i = 0; i < 4; ++i) w[i] = Load(words[i]);
+  }
+  // f32 of offset codes in the low 4 bits of words.
+  static __m512 Value(__m512i index, __m512 scale) {
+    return _mm512_mul_ps(
+        _mm512_permutexvar_ps(index, _mm512_load_ps(kInt4Value)), scale);
+  }
+  static __m512i Recode(__m512i x, const uint8_t* table) {
+    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i codes = _mm512_broadcast_i32x4(
+        _mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+    const __m512i a = _mm512_shuffle_epi8(codes, _mm512_and_si512(x, low));
+    const __m512i b = _mm512_shuffle_epi8(
+        codes, _mm512_and_si512(_mm512_srli_epi16(x, 4), low));
+    return _mm512_or_si512(a, _mm512_slli_epi16(b, 4));
+  }
+  // Bits from `shift` + step i of a 32-bit word to its byte i, taking a step
+  // from each of 4 bytes of `shifts`.
+  static __m512i Spread(__m512i x, uint32_t shifts) {
+    const uint64_t both = shifts | static_cast<uint64_t>(shifts + 0x20202020u)
+                                       << 32;
+    return _mm512_multishift_epi64_epi8(
+        _mm512_set1_epi64(static_cast<int64_t>(both)), x);
+  }
+  static __m512i Halves(__m512i low, __m512i high) {
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi8(15), low, high, 0xca);
+  }
+  // Words of 8 columns, one per lane, to the layout: columns i and i + 4 in
+  // one byte, bytes as those of FP8.
+  static __m512i ToLane(__m512i line) {
+    return Fp8::ToLane(
+        Recode(Halves(Spread(line, 0x0c080400u), Spread(line, 0x1814100cu)),
+               kInt4ToLane));
+  }
+  // And back.
+  static __m512i FromLane(__m512i line) {
+    const __m512i bytes = Recode(Fp8::FromLane(line), kInt4FromLane);
+    return Halves(Spread(bytes, 0x14041000u), Spread(bytes, 0x18081404u));
+  }
+  static void RowWords(__m512i line, const Scales& scales, __m512i w[4]) {
+    Words(ToLane(line), scales, w);
+  }
+};
+
+// Whether no scale is infinite or NaN.
+inline bool AreFinite(__m512 scales) {
+  return _mm512_fpclass_ps_mask(scales, 0x99) == 0;
+}
 
 inline float ScaleValue(const View& scales, int64_t i) {
   if (scales.dtype == kF32) return static_cast<const float*>(scales.pointer)[i];

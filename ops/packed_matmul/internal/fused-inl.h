@@ -2,13 +2,18 @@
 // anonymous namespace of an AVX512-BF16 translation unit, after
 // formats_avx512-inl.h. A scale source S of a format F gives, for a panel:
 //   S(panel)        what At reads
-//   At(k, t)        F::Scales of strip t for the chunk at k
+//   At(k, t)        F::Scales of strip t for the chunk at k; chunks are asked
+//                   for in rising order, each once
+//   S::Prepare(&panel, k, scratch)  before the first S(panel) of many rows
+//   S::Bytes(weight)             of scratch for Prepare
 // and the format's file defines
 //   kAheadBytes     how far ahead lines are fetched: beyond the page, where the
 //     hardware stops
-//   PreparePanel(weight, strip, scratch, panel)  where the panel's lines are,
-//     laid out in the scratch first if the weight is in rows
-//   PanelScratchBytes(weight)
+//   PrepareTask(args, scratch)   once for all panels
+//   TaskScratchBytes(weight)
+//   PreparePanel(weight, strip, task_scratch, scratch, panel)  where the
+//     panel's lines are, laid out in the scratch first if the weight is in rows
+//   PanelScratchBytes(weight)    0 in lanes
 
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
 // within one tile are small
@@ -24,7 +29,7 @@ struct Panel {
   const uint8_t* codes = nullptr;  // line (position, strip)
   View scales;                     // mxfp4, int4: 16 a group and strip
   int64_t group = 0;
-  const E4m3Table* tables = nullptr;  // fp8: [in / 128][2]
+  const ByteTable* tables = nullptr;  // fp8, and int4 where prepared
   int64_t first_row = 0;
   int width = 0;  // strips
 };
@@ -98,7 +103,7 @@ struct Totals {
   alignas(64) float sums[M][N][16];
   // The chain of one block of K joins the sum of those before it.
   void Add(bool first, const __m512 (&acc)[N][M]) {
-#pragma GCC unroll 3
+#pragma GCC unroll 6
     for (int t = 0; t < N; ++t) {
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) {
@@ -110,36 +115,59 @@ struct Totals {
   }
 };
 
-// Few rows: words of all strips first, so that M rows of N sums hide the
-// latency.
-template <typename F, typename S, int M, int N>
-void RunLow(const Panel& panel, const FusedArgs& args, int64_t lane,
+inline __m512i PairAt(const uint16_t* x) {
+  uint32_t pair;
+  __builtin_memcpy(&pair, x, 4);
+  return _mm512_set1_epi32(static_cast<int>(pair));
+}
+
+// Few rows, on P panels at once so that M rows of P N sums hide the latency.
+// One row takes the strips in turn, F::kStripsAtOnce of them through a chunk,
+// whose scales stay in registers; more rows take the words of all strips
+// first.
+template <typename F, typename S, int M, int N, int P>
+void RunLow(const Panel* panels, const FusedArgs& args, int64_t lane,
             const RowsOfA<M>& a) {
   constexpr int kWords = F::kLineColumns / 2;
-  const S source(panel);
-  Totals<M, N> totals;
+  constexpr int kStrips = N * P;
+  constexpr int kAtOnce = M == 1 && P == 2 ? F::kStripsAtOnce : kStrips;
+  constexpr int kGroup = M == 1 ? 1 : kStrips;
+  S first_panel(panels[0]);
+  S last_panel(panels[P - 1]);
+  const auto scales_at = [&](int64_t k, int t) {
+    return t < N ? first_panel.At(k, t) : last_panel.At(k, t - N);
+  };
+  Totals<M, kStrips> totals;
+  // A panel's last lines fetch the first ones of the panel that follows here.
+  const int64_t panel_bytes =
+      64 * N * ((args.k + F::kLineColumns - 1) / F::kLineColumns);
   int64_t block_end = 0;
   for (int64_t k = 0; k < args.k; k = block_end) {
     block_end = Least(k + args.k_block, args.k);
-    __m512 acc[N][M];
+    __m512 acc[kStrips][M];
 #pragma GCC unroll 4
     for (int m = 0; m < M; ++m) {
-#pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) acc[t][m] = _mm512_setzero_ps();
+#pragma GCC unroll 6
+      for (int t = 0; t < kStrips; ++t) acc[t][m] = _mm512_setzero_ps();
     }
-    [[maybe_unused]] typename F::Scales units[N];
+    [[maybe_unused]] typename F::Scales units[kStrips];
     if constexpr (F::kInUnits) {
-#pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) units[t] = source.At(k, t);
+#pragma GCC unroll 6
+      for (int t = 0; t < kStrips; ++t) units[t] = scales_at(k, t);
     }
     for (int64_t chunk = k; chunk < block_end; chunk += kChunkColumns) {
-      const uint8_t* line = panel.codes + 64 * N * (chunk / F::kLineColumns);
-      typename F::Scales scales[N];
-#pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) scales[t] = source.At(chunk, t);
+      const int64_t at = 64 * N * (chunk / F::kLineColumns);
+      const int64_t ahead = at + kAheadBytes < panel_bytes
+                                ? kAheadBytes
+                                : kAheadBytes + (P - 1) * panel_bytes;
+      typename F::Scales scales[kStrips];
+#pragma GCC unroll 6
+      for (int t = 0; t < kStrips; ++t) {
+        scales[t] = scales_at(chunk, t);
+      }
       if constexpr (F::kInUnits) {
-#pragma GCC unroll 3
-        for (int t = 0; t < N; ++t) {
+#pragma GCC unroll 6
+        for (int t = 0; t < kStrips; ++t) {
           const __m512 ratio = F::Ratio(units[t], scales[t]);
           units[t] = scales[t];
 #pragma GCC unroll 4
@@ -152,33 +180,40 @@ void RunLow(const Panel& panel, const FusedArgs& args, int64_t lane,
 #pragma GCC unroll 4
       for (int m = 0; m < M; ++m) x[m] = a.At(m, chunk);
       const int lines = LinesAt(block_end - chunk, F::kLines, F::kLineColumns);
+#pragma GCC unroll 6
+      for (int first = 0; first < kStrips; first += kAtOnce) {
 #pragma GCC unroll 8
-      for (int l = 0; l < F::kLines; ++l) {
-        if (l >= lines) break;
-        __m512i words[N][kWords];
+        for (int l = 0; l < F::kLines; ++l) {
+          if (l >= lines) break;
+          const auto line_of = [&](int t) {
+            return panels[t / N].codes + at + 64 * (N * l + t % N);
+          };
+#pragma GCC unroll 6
+          for (int t = first; t < first + kAtOnce; t += kGroup) {
+            __m512i words[kGroup][kWords];
 #pragma GCC unroll 3
-        for (int t = 0; t < N; ++t) {
-          _mm_prefetch(line + 64 * (N * l + t) + kAheadBytes, _MM_HINT_T0);
-          F::Words(Load(line + 64 * (N * l + t)), scales[t], words[t]);
-        }
+            for (int g = 0; g < kGroup; ++g) {
+              _mm_prefetch(line_of(t + g) + ahead, _MM_HINT_T0);
+              F::Words(Load(line_of(t + g)), scales[t + g], words[g]);
+            }
 #pragma GCC unroll 4
-        for (int i = 0; i < kWords; ++i) {
+            for (int i = 0; i < kWords; ++i) {
 #pragma GCC unroll 4
-          for (int m = 0; m < M; ++m) {
-            uint32_t pair;
-            __builtin_memcpy(&pair, x[m] + l * F::kLineColumns + 2 * i, 4);
-            const __m512i both = _mm512_set1_epi32(static_cast<int>(pair));
+              for (int m = 0; m < M; ++m) {
+                const __m512i both = PairAt(x[m] + l * F::kLineColumns + 2 * i);
 #pragma GCC unroll 3
-            for (int t = 0; t < N; ++t) {
-              acc[t][m] = Dot(acc[t][m], both, words[t][i]);
+                for (int g = 0; g < kGroup; ++g) {
+                  acc[t + g][m] = Dot(acc[t + g][m], both, words[g][i]);
+                }
+              }
             }
           }
         }
       }
     }
     if constexpr (F::kInUnits) {
-#pragma GCC unroll 3
-      for (int t = 0; t < N; ++t) {
+#pragma GCC unroll 6
+      for (int t = 0; t < kStrips; ++t) {
 #pragma GCC unroll 4
         for (int m = 0; m < M; ++m) {
           acc[t][m] = _mm512_mul_ps(acc[t][m], F::Unit(units[t]));
@@ -187,7 +222,7 @@ void RunLow(const Panel& panel, const FusedArgs& args, int64_t lane,
     }
     totals.Add(k == 0, acc);
   }
-  StoreRows(&totals.sums[0][0][0], N, args, 0, args.m, lane);
+  StoreRows(&totals.sums[0][0][0], kStrips, args, 0, args.m, lane);
 }
 
 // A strip's words of one line from I on, one after another, each used by all
@@ -197,14 +232,19 @@ template <typename F, int M, int I>
                                            const typename F::Stored* scales,
                                            const uint32_t* x,
                                            __m512 (&acc)[M]) {
-  const __m512i word = F::template WordBeside<I>(line, scales);
+  __m512i words[F::kTogether];
+  F::template WordsBeside<I>(line, scales, words);
+#pragma GCC unroll 2
+  for (int i = 0; i < F::kTogether; ++i) {
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
-    acc[m] = DotBroadcast(acc[m], x + I * kTileRows + m, word);
+    for (int m = 0; m < M; ++m) {
+      acc[m] = DotBroadcast(acc[m], x + (I + i) * kTileRows + m, words[i]);
+    }
   }
-  if constexpr (2 * (I + 1) < F::kLineColumns) {
-    if (F::kLineColumns == 8) asm("" : "+r"(line));  // not earlier
-    DotLine<F, M, I + 1>(line, scales, x, acc);
+  constexpr int kNext = I + F::kTogether;
+  if constexpr (2 * kNext < F::kLineColumns) {
+    asm("" : "+r"(line));  // not earlier
+    DotLine<F, M, kNext>(line, scales, x, acc);
   }
 }
 
@@ -212,7 +252,7 @@ template <typename F, int M, int I>
 template <typename F, typename S, int M, int N>
 void RunHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
              const uint32_t* a, int64_t row, int64_t rows) {
-  const S source(panel);
+  S source(panel);
   Totals<M, N> totals;
   int64_t block_end = 0;
   for (int64_t k = 0; k < args.k; k = block_end) {
@@ -327,8 +367,10 @@ void RunPanelHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
   }
 }
 
+// `panels` of them at once: 1, or 2 of full width for one row.
 template <typename F, typename S, int M>
-void RunPanelLow(const Panel& panel, const FusedArgs& args, int64_t lane) {
+void RunPanelLow(const Panel* panel, int panels, const FusedArgs& args,
+                 int64_t lane) {
   RowsOfA<M> a;
   alignas(64) uint16_t tail[M][kChunkColumns];
   a.tail = tail;
@@ -340,12 +382,15 @@ void RunPanelLow(const Panel& panel, const FusedArgs& args, int64_t lane) {
     _mm512_store_si512(tail[m], _mm512_maskz_loadu_epi16((1u << left) - 1u,
                                                          a.rows[m] + a.full));
   }
-  if (panel.width == 1) {
-    RunLow<F, S, M, 1>(panel, args, lane, a);
-  } else if (panel.width == 2) {
-    RunLow<F, S, M, 2>(panel, args, lane, a);
+  if constexpr (M == 1) {
+    if (panels == 2) return RunLow<F, S, 1, 3, 2>(panel, args, lane, a);
+  }
+  if (panel->width == 1) {
+    RunLow<F, S, M, 1, 1>(panel, args, lane, a);
+  } else if (panel->width == 2) {
+    RunLow<F, S, M, 2, 1>(panel, args, lane, a);
   } else {
-    RunLow<F, S, M, 3>(panel, args, lane, a);
+    RunLow<F, S, M, 3, 1>(panel, args, lane, a);
   }
 }
 
@@ -357,24 +402,35 @@ inline char* AlignUp(char* p) {
 template <typename F, typename S>
 void RunFusedLow(const FusedArgs& args) {
   const PackedView& weight = *static_cast<const PackedView*>(args.source);
-  char* scratch = AlignUp(static_cast<char*>(args.scratch));
+  char* task = AlignUp(static_cast<char*>(args.scratch));
+  char* scratch = task + TaskScratchBytes(weight);
+  PrepareTask(args, task);
   const int64_t end = args.lane_begin + args.num_lanes;
-  for (int64_t lane = args.lane_begin; lane < end; lane += kPanelColumns) {
-    Panel panel;
-    PreparePanel(weight, lane / kPackedStrip, scratch, &panel);
+  int panels = 1;
+  for (int64_t lane = args.lane_begin; lane < end;
+       lane += panels * kPanelColumns) {
+    Panel panel[2];
+    PreparePanel(weight, lane / kPackedStrip, task, scratch, &panel[0]);
+    panels = 1;
+    if (args.m == 1 && weight.layout == PackedLayout::kLanes &&
+        lane + kPanelColumns < end) {
+      PreparePanel(weight, lane / kPackedStrip + kPanelStrips, task, scratch,
+                   &panel[1]);
+      if (panel[1].width == kPanelStrips) panels = 2;
+    }
     if (args.m == 1) {
-      RunPanelLow<F, S, 1>(panel, args, lane);
+      RunPanelLow<F, S, 1>(panel, panels, args, lane);
     } else if (args.m == 2) {
-      RunPanelLow<F, S, 2>(panel, args, lane);
+      RunPanelLow<F, S, 2>(panel, 1, args, lane);
     } else {
-      RunPanelLow<F, S, 4>(panel, args, lane);
+      RunPanelLow<F, S, 4>(panel, 1, args, lane);
     }
   }
 }
 
-template <typename F, typename S>
+template <typename F, typename SLow, typename SHigh>
 void RunFused(const FusedArgs& args) {
-  if (args.m <= 4) return RunFusedLow<F, S>(args);
+  if (args.m <= 4) return RunFusedLow<F, SLow>(args);
   const PackedView& weight = *static_cast<const PackedView*>(args.source);
   char* scratch = AlignUp(static_cast<char*>(args.scratch));
   auto* a = reinterpret_cast<uint32_t*>(scratch);
@@ -384,17 +440,23 @@ void RunFused(const FusedArgs& args) {
     PackTile(args, row, TileRow(args.m, i + 1, tiles) - row,
              a + i * TileWords(args.k));
   }
-  scratch += tiles * TileWords(args.k) * 4;
+  char* task = scratch + tiles * TileWords(args.k) * 4;
+  PrepareTask(args, task);
+  char* scales = task + TaskScratchBytes(weight);
+  scratch = scales + SHigh::Bytes(weight);
   const int64_t end = args.lane_begin + args.num_lanes;
   for (int64_t lane = args.lane_begin; lane < end; lane += kPanelColumns) {
     Panel panel;
-    PreparePanel(weight, lane / kPackedStrip, scratch, &panel);
-    RunPanelHigh<F, S>(panel, args, lane, a);
+    PreparePanel(weight, lane / kPackedStrip, task, scratch, &panel);
+    SHigh::Prepare(&panel, args.k, scales);
+    RunPanelHigh<F, SHigh>(panel, args, lane, a);
   }
 }
 
-inline int64_t FusedScratch(const PackedView& weight, int64_t m) {
+template <typename SHigh>
+int64_t FusedScratch(const PackedView& weight, int64_t m) {
   return 64 + NumTiles(m) * TileWords(weight.in) * 4 +
+         TaskScratchBytes(weight) + SHigh::Bytes(weight) +
          PanelScratchBytes(weight);
 }
 
