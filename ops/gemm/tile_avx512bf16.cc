@@ -82,7 +82,62 @@ struct F32PairSource {
   }
 };
 
+// Two 16-bit rows woven: lanes [0, 16) of the pairs, or [16, 32).
+struct Weave {
+  uint16_t index[2][32];
+  constexpr Weave() : index() {
+    for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < 32; ++i) {
+        index[half][i] =
+            static_cast<uint16_t>(16 * half + i / 2 + (i % 2) * 32);
+      }
+    }
+  }
+};
+alignas(64) constexpr Weave kWeave;
+
+// Whole panels, two at a time, of bf16 with neighbouring lanes: whole lines are
+// read and woven. Returns the lanes packed.
+int64_t PackPairs(const PackArgs& args) {
+  const Operand& operand = args.operand;
+  const auto* data = static_cast<const uint16_t*>(operand.data) +
+                     args.lane_begin + args.k_begin * operand.k_stride;
+  const __m512i low = _mm512_load_si512(kWeave.index[0]);
+  const __m512i high = _mm512_load_si512(kWeave.index[1]);
+  const int64_t lanes = args.num_lanes / 32 * 32;
+  // A visit to a row of memory uses two neighbouring lines.
+  for (int64_t begin = 0; begin < lanes; begin += 64) {
+    const int64_t end = lanes < begin + 64 ? lanes : begin + 64;
+    for (int64_t k = 0; k < args.num_k; k += 2) {
+      const uint16_t* row = data + k * operand.k_stride;
+      for (int64_t lane = begin; lane < end; lane += 32) {
+        const __m512i even = _mm512_loadu_si512(row + lane);
+        const __m512i odd =
+            k + 1 < args.num_k
+                ? _mm512_loadu_si512(row + operand.k_stride + lane)
+                : _mm512_setzero_si512();
+        uint32_t* out =
+            args.out + lane / kLanes * args.out_stride + k / 2 * kPitch;
+        _mm512_storeu_si512(out, _mm512_permutex2var_epi16(even, low, odd));
+        _mm512_storeu_si512(out + args.out_stride,
+                            _mm512_permutex2var_epi16(even, high, odd));
+      }
+    }
+  }
+  return lanes;
+}
+
 void Pack(const PackArgs& args) {
+  if (args.operand.dtype == kBF16 && args.operand.lane_stride == 1 &&
+      args.operand.k_stride != 1 && args.panel_lanes == kLanes) {
+    const int64_t done = PackPairs(args);
+    if (done == args.num_lanes) return;
+    PackArgs rest = args;
+    rest.lane_begin += done;
+    rest.num_lanes -= done;
+    rest.out += done / kLanes * args.out_stride;
+    return PackWith<Bf16PairSource>(rest);
+  }
   if (args.operand.dtype == kBF16) return PackWith<Bf16PairSource>(args);
   PackWith<F32PairSource>(args);
 }

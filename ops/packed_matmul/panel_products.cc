@@ -24,8 +24,12 @@ char* ElementAt(void* base, int64_t index, DType dtype) {
 class Task {
  public:
   Task(const Product& product, const ProductPlan& plan, const Tile& tile,
-       DType c_dtype, char* scratch, int64_t index)
-      : product_(product), plan_(plan), tile_(tile), c_dtype_(c_dtype) {
+       DType c_dtype, char* scratch, int64_t index, const gemm::Strips& after)
+      : product_(product),
+        plan_(plan),
+        tile_(tile),
+        c_dtype_(c_dtype),
+        after_(after) {
     packed_a_ = reinterpret_cast<uint32_t*>(scratch);
     packed_b_ = reinterpret_cast<uint32_t*>(scratch + plan.a_bytes);
     partial_ = reinterpret_cast<float*>(scratch + plan.a_bytes + plan.b_bytes);
@@ -105,6 +109,14 @@ class Task {
     }
     FindAhead(n, block);
     const int64_t width = int64_t{plan_.tile_vectors} * kLanes;
+    if (plan_.along_rows) {
+      for (int64_t i = 0; i < num_tiles(); ++i) {
+        for (int64_t j = 0; j < columns; j += width) {
+          RunTile(i, n, j, std::min(width, columns - j), block, b_stride);
+        }
+      }
+      return;
+    }
     for (int64_t j = 0; j < columns; j += width) {
       for (int64_t i = 0; i < num_tiles(); ++i) {
         RunTile(i, n, j, std::min(width, columns - j), block, b_stride);
@@ -114,17 +126,16 @@ class Task {
 
   // What is packed after the block of K at hand: the tiles fetch it.
   void FindAhead(int64_t n, int64_t block) {
-    ahead_ = {};
-    if (product_.pack_b != nullptr) return;
     if (++block == plan_.num_k_blocks) {
       block = 0;
       n += plan_.unit;
     }
-    if (n >= n1_) return;
-    ahead_ =
-        gemm::Ahead(gemm::StripsOf(product_.b, n, std::min(plan_.unit, n1_ - n),
-                                   k0(block), num_k(block)),
-                    {}, 0, 1);
+    gemm::Strips strips = after_;
+    if (n < n1_) {
+      strips = gemm::StripsOf(product_.b, n, std::min(plan_.unit, n1_ - n),
+                              k0(block), num_k(block));
+    }
+    ahead_ = gemm::Ahead(strips, {}, 0, 1);
   }
 
   void RunTile(int64_t tile_index, int64_t n, int64_t j, int64_t columns,
@@ -170,8 +181,54 @@ class Task {
   uint32_t* packed_a_;
   uint32_t* packed_b_;
   float* partial_;
+  const gemm::Strips after_;  // of the task after this one
   int64_t m0_, rows_, n0_, n1_;
   gemm::Ahead ahead_;
+};
+
+// Finds the tasks of a list of products; asked for in rising order.
+class TaskFinder {
+ public:
+  TaskFinder(const Products& products, const Tile& tile, int64_t num_tasks)
+      : products_(products), tile_(tile), num_tasks_(num_tasks) {
+    plan_ = PlanAt(0);
+  }
+
+  // False when there is no such task.
+  bool Find(int64_t task) {
+    if (task >= num_tasks_) return false;
+    while (task >= first_ + plan_.num_tasks()) {
+      first_ += plan_.num_tasks();
+      plan_ = PlanAt(++at_);
+    }
+    index_ = task - first_;
+    return true;
+  }
+
+  const Product& product() const { return products_.list[at_]; }
+  const ProductPlan& plan() const { return plan_; }
+  int64_t index() const { return index_; }  // of the task in its product
+
+  // What the task packs of B first.
+  gemm::Strips FirstStrips() const {
+    const int64_t n = index_ % plan_.n_tasks * kProductChunk;
+    return gemm::StripsOf(product().b, n, std::min(plan_.unit, product().n - n),
+                          0, std::min(plan_.k_block, product().k));
+  }
+
+ private:
+  ProductPlan PlanAt(size_t at) const {
+    if (at >= products_.list.size()) return {};
+    return PlanProduct(products_.list[at], tile_, products_.c_dtype);
+  }
+
+  const Products& products_;
+  const Tile& tile_;
+  const int64_t num_tasks_;
+  ProductPlan plan_;
+  size_t at_ = 0;
+  int64_t first_ = 0;  // task of product at_
+  int64_t index_ = 0;
 };
 
 }  // namespace
@@ -204,17 +261,15 @@ void RunProducts(const Products& products, const Exec& exec, void* workspace) {
   exec.pool.ParallelFor(num_scratches, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
       char* scratch = static_cast<char*>(workspace) + slot * scratch_bytes;
-      size_t at = 0;
-      int64_t first = 0;  // task of product `at`
-      for (int64_t task = next++; task < num_tasks; task = next++) {
-        ProductPlan plan =
-            PlanProduct(products.list[at], tile, products.c_dtype);
-        while (task >= first + plan.num_tasks()) {
-          first += plan.num_tasks();
-          plan = PlanProduct(products.list[++at], tile, products.c_dtype);
-        }
-        Task(products.list[at], plan, tile, products.c_dtype, scratch,
-             task - first)
+      TaskFinder found(products, tile, num_tasks);
+      // Probably the next one of this thread.
+      TaskFinder after(products, tile, num_tasks);
+      for (int64_t task = next++; found.Find(task); task = next++) {
+        const gemm::Strips strips = after.Find(task + num_scratches)
+                                        ? after.FirstStrips()
+                                        : gemm::Strips();
+        Task(found.product(), found.plan(), tile, products.c_dtype, scratch,
+             found.index(), strips)
             .Run();
       }
     }

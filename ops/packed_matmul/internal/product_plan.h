@@ -20,6 +20,7 @@ struct ProductPlan {
   int64_t m_block = 1;
   int64_t unit = 1;
   bool fused = false;
+  bool along_rows = false;  // tiles are walked along C's rows, not its columns
   int64_t m_tasks = 0;
   int64_t n_tasks = 0;
   int64_t a_bytes = 0;  // scratch of one task, multiples of 64
@@ -39,6 +40,7 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   constexpr int64_t kMostRows = 512;
   constexpr int64_t kFusedRows = 256;
   constexpr int64_t kFusedTile = 8;
+  constexpr int64_t kFewWords = 128;
   constexpr int64_t kOneTile = 8;  // rows up to which one low wide tile wins
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const auto round_up = [&](int64_t a, int64_t b) {
@@ -51,6 +53,10 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   plan.num_k_blocks = split.num_k_blocks;
   plan.tile_vectors = std::min(product.m <= kOneTile ? 3 : 2, tile.max_vectors);
   plan.unit = plan.tile_vectors == 3 ? 96 : 128;  // whole cache lines of codes
+  // Writing C is most of the work: in the order of its memory.
+  plan.along_rows =
+      product.pack_b == nullptr && tile.words(product.k) <= kFewWords;
+  if (plan.along_rows) plan.unit = kProductChunk;
   plan.fused =
       product.fused.run != nullptr && product.m <= product.fused.most_rows;
   const int64_t most_rows = tile.rows[plan.tile_vectors];
