@@ -1,9 +1,8 @@
 // Elementary functions on f32 lanes. Errors are against f64 over all f32 inputs
-// sampled by ops/math_test.cc. Exp is the same bits on every instruction set;
-// Reciprocal, what divides by it, and the Brief forms are not.
-// The Brief forms are for results that are stored as bf16: their error is below
-// a sixteenth of that rounding.
-// Included once per instruction set, after ops/highway.h.
+// sampled by ops/math_test.cc. All but the Brief forms are the same bits on
+// every instruction set. The Brief forms are for results that are stored as
+// bf16: their error is below a sixteenth of that rounding. Included once per
+// instruction set, after ops/highway.h.
 
 #if defined(ESPALIER_OPS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ESPALIER_OPS_MATH_INL_H_
@@ -63,25 +62,9 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   return ScaleByPowerOf2(d, p, n);
 }
 
-// 1 / v for v in [1, infinity]. Relative error at most 1.2e-7 where the result
-// is normal: division on most sets; on AVX-512, where it takes six times as
-// long, an estimate and a Newton step.
-template <class D>
-HWY_INLINE hn::Vec<D> Reciprocal(D d, hn::Vec<D> v) {
-  const auto one = hn::Set(d, 1.0f);
-#if HWY_TARGET == HWY_AVX3
-  const hn::Vec<D> estimate{_mm512_rcp14_ps(v.raw)};
-  const auto error = hn::NegMulAdd(v, estimate, one);
-  // No step from the estimate 0 of 1 / infinity: its error is NaN.
-  const __mmask16 finite = _mm512_cmp_ps_mask(error.raw, error.raw, _CMP_ORD_Q);
-  return hn::Vec<D>{
-      _mm512_mask3_fmadd_ps(error.raw, estimate.raw, estimate.raw, finite)};
-#else
-  return hn::Div(one, v);
-#endif
-}
-
-// 1 / v likewise, relative error at most 6.2e-5.
+// 1 / v for v in [1, infinity], relative error at most 6.2e-5. Results of f32
+// divide: the divider works beside the multipliers, which a Newton step would
+// keep longer (AVX-512 on Zen 4, measured).
 template <class D>
 HWY_INLINE hn::Vec<D> ReciprocalBrief(D d, hn::Vec<D> v) {
 #if HWY_TARGET == HWY_AVX3
@@ -120,7 +103,8 @@ HWY_INLINE hn::Vec<D> Exp2Brief(D d, hn::Vec<D> y) {
 // 0 below -88.73.
 template <class D>
 HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
-  return Reciprocal(d, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x))));
+  const auto one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
 }
 
 // Relative error at most 1.5e-4.
@@ -148,7 +132,7 @@ HWY_INLINE hn::Vec<D> SigmoidFor(D d, hn::Vec<D> x) {
 template <class D>
 HWY_INLINE hn::Vec<D> NormalIntegral(D d, hn::Vec<D> x, hn::Vec<D>& density) {
   const auto one = hn::Set(d, 1.0f);
-  const auto t = Reciprocal(d, hn::MulAdd(hn::Abs(x), hn::Set(d, 0.35f), one));
+  const auto t = hn::Div(one, hn::MulAdd(hn::Abs(x), hn::Set(d, 0.35f), one));
   const auto e = Exp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
   density = hn::Mul(e, hn::Set(d, 0.3989422804f));
   auto p = hn::Set(d, -0.029163789004087448f);

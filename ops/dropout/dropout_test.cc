@@ -29,6 +29,16 @@ TEST_P(DropoutTest, MatchesF64Reference) {
   }
 }
 
+// Counters of more than 32 bits, a stream and a seed of 64.
+TEST_P(DropoutTest, MatchesFarInALongStream) {
+  const auto drop = [](const std::vector<Variable>& in) {
+    autograd::RngStream stream(Rng{0x123456789abcdef1u, 0xfedcba9876543210u},
+                               (uint64_t{1} << 34) - 512);
+    return Dropout(in[0], kRate, stream);
+  };
+  EXPECT_TRUE(test::MatchesReference(drop, GetParam(), {{3, 700}}));
+}
+
 TEST_P(DropoutTest, SameBitsForAllThreads) {
   EXPECT_TRUE(test::SameBitsForAllThreads(Drop, GetParam(), {{1201, 131}}));
 }

@@ -34,7 +34,7 @@ HWY_INLINE Vector ExpFor(Vector v) {
   }
 }
 
-// A row of x in pieces of kColumns, so that what is read is in the first cache
+// A row of x in pieces of kColumns, so that what is read is in the caches
 // for the second pass over it and memory delivers the next piece while this one
 // is computed. The exponentials e^(x - maximum of the piece) wait in `scratch`
 // [ScratchWidth(width)], the maxima behind them, until the maximum and the sum

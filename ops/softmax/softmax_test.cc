@@ -21,8 +21,9 @@ INSTANTIATE_TEST_SUITE_P(Targets, SoftmaxTest,
                          ::testing::PrintToStringParamName());
 
 TEST_P(SoftmaxTest, MatchesF64Reference) {
-  for (const Shape& x : {Shape{0, 8}, Shape{3, 0}, Shape{1, 1}, Shape{3, 7},
-                         Shape{5, 64}, Shape{2, 3, 33}, Shape{2, 300}}) {
+  for (const Shape& x :
+       {Shape{0, 8}, Shape{3, 0}, Shape{1, 1}, Shape{3, 7}, Shape{5, 64},
+        Shape{2, 3, 33}, Shape{2, 300}, Shape{3, 8251}}) {
     EXPECT_TRUE(test::MatchesReference(Soft, GetParam(), {x})) << ToString(x);
   }
 }

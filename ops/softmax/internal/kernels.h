@@ -9,7 +9,7 @@
 namespace espalier::softmax {
 
 // Columns whose exponentials are taken at once, from one maximum.
-inline constexpr int64_t kColumns = 1024;
+inline constexpr int64_t kColumns = 4096;
 
 // Floats of scratch for a row: exponentials and the maxima of its pieces, in
 // whole cache lines.
