@@ -32,6 +32,7 @@ int Print(const absl::StatusOr<std::string>& text);
 void AddFinetune(CLI::App& app, int& exit_code);
 void AddData(CLI::App& app, int& exit_code);
 void AddDemo(CLI::App& app, int& exit_code);
+void AddConvert(CLI::App& app, int& exit_code);
 void AddConvertLlama2c(CLI::App& app, int& exit_code);
 void AddInspect(CLI::App& app, int& exit_code);
 void AddVerify(CLI::App& app, int& exit_code);

@@ -14,6 +14,7 @@ int Run(int argc, char** argv) {
   espalier::tools::AddFinetune(app, exit_code);
   espalier::tools::AddData(app, exit_code);
   espalier::tools::AddDemo(app, exit_code);
+  espalier::tools::AddConvert(app, exit_code);
   espalier::tools::AddConvertLlama2c(app, exit_code);
   espalier::tools::AddInspect(app, exit_code);
   espalier::tools::AddVerify(app, exit_code);

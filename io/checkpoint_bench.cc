@@ -1,0 +1,204 @@
+// Loading a file by map and by pread beside a plain read of the same file, from
+// the page cache; decoding and encoding of packed rows. Share: of the plain
+// read that is timed right after the loop, for loading.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "benchmark/benchmark.h"
+
+#include "espalier/io/internal/weight_codec.h"
+#include "espalier/io/safetensors_reader.h"
+#include "espalier/io/safetensors_writer.h"
+#include "espalier/io/weight_encoder.h"
+#include "espalier/tests/bench/ceilings.h"
+
+namespace espalier {
+namespace {
+
+constexpr int64_t kTensors = 64;
+constexpr int64_t kTensorBytes = int64_t{4} << 20;
+
+// A file of 256 MB, made once and removed at the end of the process.
+class BenchFile {
+ public:
+  BenchFile() {
+    std::string name =
+        (std::filesystem::temp_directory_path() / "espalier-bench-XXXXXX")
+            .string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    dir_ = name;
+    std::vector<TensorSpec> specs;
+    for (int64_t i = 0; i < kTensors; ++i) {
+      specs.push_back({absl::StrCat("t", i),
+                       SafetensorsDType::kBF16,
+                       {kTensorBytes / 2048, 1024}});
+    }
+    auto writer = SafetensorsWriter::Create(path(), specs);
+    const std::vector<uint8_t> bytes(kTensorBytes, 0x3f);
+    for (const TensorSpec& spec : specs) {
+      if (!writer.ok() || !writer->Append(spec.name, bytes).ok()) std::abort();
+    }
+    if (!writer->Finish().ok()) std::abort();
+  }
+  ~BenchFile() {
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+  }
+  std::string path() const { return dir_ + "/model.safetensors"; }
+
+ private:
+  std::string dir_;
+};
+
+const std::string& BenchPath() {
+  static const BenchFile file;
+  static const std::string path = file.path();
+  return path;
+}
+
+// GB/s of read() into one buffer of a tensor's size; the better of 3.
+double PlainRead() {
+  std::vector<uint8_t> buffer(kTensorBytes);
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {
+    const int file = open(BenchPath().c_str(), O_RDONLY);
+    const auto start = std::chrono::steady_clock::now();
+    int64_t bytes = 0;
+    for (ssize_t got = 0;
+         (got = read(file, buffer.data(), buffer.size())) > 0;) {
+      bytes += got;
+    }
+    const std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - start;
+    close(file);
+    best = std::max(best, static_cast<double>(bytes) / seconds.count() / 1e9);
+  }
+  return best;
+}
+
+uint64_t TouchPages(const Tensor& tensor) {
+  const auto* bytes = static_cast<const uint8_t*>(tensor.view().pointer);
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < tensor.num_bytes(); i += 4096) sum += bytes[i];
+  return sum;
+}
+
+void BM_Load(benchmark::State& state) {
+  const auto mode = static_cast<ReadMode>(state.range(0));
+  auto context = bench::MakeContext(1);
+  BenchPath();
+  int64_t bytes = 0;
+  double seconds = 0;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto file = SafetensorsFile::Open(BenchPath(), mode);
+    for (const SafetensorsEntry& entry : file->entries()) {
+      const auto tensor = file->Load(context->cpu(), entry);
+      benchmark::DoNotOptimize(TouchPages(*tensor));
+      bytes += entry.num_bytes();
+    }
+    const std::chrono::duration<double> took =
+        std::chrono::steady_clock::now() - start;
+    seconds += took.count();
+  }
+  const double rate = static_cast<double>(bytes) / seconds / 1e9;
+  state.SetLabel(mode == ReadMode::kMap ? "map, one byte a page" : "pread");
+  state.counters["GB/s"] = rate;
+  state.counters["share"] = rate / PlainRead();
+}
+BENCHMARK(BM_Load)
+    ->ArgName("mode")
+    ->Arg(static_cast<int>(ReadMode::kMap))
+    ->Arg(static_cast<int>(ReadMode::kRead))
+    ->UseRealTime();
+
+constexpr int64_t kRows = 256;
+constexpr int64_t kColumns = 4096;
+
+std::vector<float> BenchValues() {
+  auto context = bench::MakeContext(1);
+  const Tensor values =
+      bench::RandomTensor(context->cpu(), {kRows, kColumns}, kF32, 1);
+  return std::vector<float>(values.data<float>(),
+                            values.data<float>() + kRows * kColumns);
+}
+
+struct Packed {
+  std::vector<uint8_t> codes;
+  std::vector<float> scales;
+};
+
+// 0 fp8, 1 int4, 2 mxfp4
+Packed Encode(int format, const std::vector<float>& values) {
+  Packed packed;
+  packed.codes.resize(static_cast<size_t>(kRows * kColumns / (format ? 2 : 1)));
+  absl::Status s;
+  if (format == 0) {
+    packed.scales.resize(kRows / 128 * kColumns / 128);
+    s = EncodeFp8Rows(values, kRows, kColumns, absl::MakeSpan(packed.codes),
+                      absl::MakeSpan(packed.scales));
+  } else if (format == 1) {
+    std::vector<uint16_t> scales(kRows * kColumns / 32);
+    s = EncodeInt4Rows(values, kRows, kColumns, 32,
+                       absl::MakeSpan(packed.codes), absl::MakeSpan(scales));
+  } else {
+    std::vector<uint8_t> scales(kRows * kColumns / 32);
+    s = EncodeMxfp4Rows(values, kRows, kColumns, absl::MakeSpan(packed.codes),
+                        absl::MakeSpan(scales));
+  }
+  if (!s.ok()) std::abort();
+  return packed;
+}
+
+constexpr const char* kNames[] = {"fp8", "int4", "mxfp4"};
+
+void BM_Encode(benchmark::State& state) {
+  const int format = static_cast<int>(state.range(0));
+  const std::vector<float> values = BenchValues();
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(Encode(format, values).codes.data());
+  }
+  state.SetLabel(absl::StrCat(kNames[format], ", f32 bytes read"));
+  state.counters["GB/s"] =
+      benchmark::Counter(static_cast<double>(values.size()) * 4e-9,
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(BM_Encode)->ArgName("format")->DenseRange(0, 2)->UseRealTime();
+
+void BM_Decode(benchmark::State& state) {
+  const int format = static_cast<int>(state.range(0));
+  const Packed packed = Encode(format, BenchValues());
+  const std::vector<float> scales(kColumns / 32, 0.01f);
+  std::vector<float> row(kColumns);
+  for (auto _ : state) {
+    for (int64_t r = 0; r < kRows; ++r) {
+      const uint8_t* codes =
+          packed.codes.data() + r * kColumns / (format ? 2 : 1);
+      if (format == 0) {
+        internal::DecodeE4m3Row(codes, scales.data(), kColumns, 128,
+                                row.data());
+      } else if (format == 1) {
+        internal::DecodeIntRow(4, codes, scales.data(), nullptr, nullptr,
+                               kColumns, 32, row.data());
+      } else {
+        internal::DecodeE2m1Row(codes, scales.data(), kColumns, 32, row.data());
+      }
+      benchmark::DoNotOptimize(row.data());
+    }
+  }
+  state.SetLabel(absl::StrCat(kNames[format], ", f32 bytes written"));
+  state.counters["GB/s"] =
+      benchmark::Counter(static_cast<double>(kRows * kColumns) * 4e-9,
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(BM_Decode)->ArgName("format")->DenseRange(0, 2)->UseRealTime();
+
+}  // namespace
+}  // namespace espalier

@@ -1,0 +1,188 @@
+#include "espalier/io/internal/weight_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "espalier/io/checkpoint_reader.h"
+#include "espalier/io/gguf_checkpoint.h"
+#include "espalier/io/internal/file.h"
+
+namespace espalier::internal {
+
+namespace {
+
+bool IsFloatType(SafetensorsDType dtype) {
+  return dtype == SafetensorsDType::kF64 || dtype == SafetensorsDType::kF32 ||
+         dtype == SafetensorsDType::kBF16 || dtype == SafetensorsDType::kF16;
+}
+
+class FolderSource final : public WeightSource {
+ public:
+  explicit FolderSource(CheckpointReader reader) : reader_(std::move(reader)) {}
+
+  absl::Status Read(const std::string& dir) {
+    absl::StatusOr<QuantizationConfig> config =
+        QuantizationConfig::ReadFolder(dir);
+    if (!config.ok()) return config.status();
+    std::error_code error;
+    if (const std::string path = JoinPath(dir, "config.json");
+        std::filesystem::exists(path, error)) {
+      absl::StatusOr<JsonValue> json = ReadJsonFile(path);
+      if (!json.ok()) return json.status();
+      config_ = *std::move(json);
+    }
+    weight_reader_.emplace(reader_, *std::move(config));
+    for (const std::string& name : weight_reader_->Names()) {
+      absl::StatusOr<WeightInfo> info = weight_reader_->Describe(name);
+      if (!info.ok()) return info.status();
+      Add(*std::move(info));
+    }
+    for (const SafetensorsFile& file : reader_.files()) {
+      const absl::StatusOr<FileIdentity> identity = IdentityOf(file.path());
+      if (!identity.ok()) return identity.status();
+      absl::StrAppend(&fingerprint_, BaseName(file.path()), " ", identity->size,
+                      " ", identity->modified_ns, ";");
+    }
+    notes_ = reader_.warnings();
+    return ListFiles(dir);
+  }
+
+  absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
+                        absl::Span<float> out) const override {
+    return weight_reader_->DecodeRows(infos_[weight], start, count, out);
+  }
+
+  absl::Status ReadStored(const std::string& tensor, int64_t offset,
+                          absl::Span<uint8_t> out) const override {
+    const SafetensorsFile* file = nullptr;
+    const SafetensorsEntry* entry = reader_.Find(tensor, &file);
+    if (entry == nullptr) return absl::NotFoundError(tensor);
+    return file->ReadBytes(*entry, offset, out);
+  }
+
+ private:
+  TensorSpec SpecOf(const std::string& name) const {
+    const SafetensorsEntry* entry = reader_.Find(name);
+    return {name, entry->dtype,
+            std::vector<int64_t>(entry->shape.begin(), entry->shape.end())};
+  }
+
+  void Add(WeightInfo info) {
+    SourceWeight weight;
+    weight.name = info.name;
+    weight.shape = info.shape;
+    weight.format = info.format;
+    weight.group = info.group;
+    weight.stored.push_back(SpecOf(info.codes));
+    for (const std::string& part :
+         {info.scales, info.global_scale, info.zero_point, info.group_index}) {
+      if (!part.empty()) weight.stored.push_back(SpecOf(part));
+    }
+    if (info.format == WeightFormat::kDense) {
+      weight.dtype = weight.stored[0].dtype;
+      weight.is_float = IsFloatType(weight.dtype);
+      // Rows of one element: any number of them at a time.
+      if (info.shape.size() <= 1) info.shape = {info.columns(), 1};
+    } else if (info.format == WeightFormat::kInt4 ||
+               info.format == WeightFormat::kInt8) {
+      const std::string shape = absl::StrCat(
+          absl::string_view(info.codes).substr(0, info.codes.size() - 6),
+          "shape");
+      weight.stored.push_back(SpecOf(shape));
+    }
+    infos_.push_back(std::move(info));
+    weights_.push_back(std::move(weight));
+  }
+
+  // Tokenizer, templates, generation settings: whatever is no weight.
+  absl::Status ListFiles(const std::string& dir) {
+    std::error_code error;
+    for (std::filesystem::directory_iterator it(dir, error), end;
+         !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      if (!it->is_regular_file(error) || absl::StartsWith(name, ".") ||
+          absl::StrContains(name, ".safetensors") || name == "config.json" ||
+          absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".gguf")) {
+        continue;
+      }
+      files_.push_back(it->path().string());
+    }
+    std::sort(files_.begin(), files_.end());
+    if (!error) return absl::OkStatus();
+    return absl::UnknownError(
+        absl::StrCat("cannot look at ", dir, ": ", error.message()));
+  }
+
+  CheckpointReader reader_;
+  std::optional<WeightReader> weight_reader_;
+  std::vector<WeightInfo> infos_;
+};
+
+class GgufSource final : public WeightSource {
+ public:
+  explicit GgufSource(GgufCheckpoint checkpoint)
+      : checkpoint_(std::move(checkpoint)) {
+    for (const GgufWeight& weight : checkpoint_.weights()) {
+      SourceWeight& source = weights_.emplace_back();
+      source.name = weight.name;
+      source.shape = weight.shape;
+      switch (checkpoint_.file().tensors()[weight.tensor].type) {
+        case GgmlType::kF32:
+          source.dtype = SafetensorsDType::kF32;
+          break;
+        case GgmlType::kF16:
+          source.dtype = SafetensorsDType::kF16;
+          break;
+        default:
+          break;  // bf16
+      }
+    }
+    fingerprint_ = checkpoint_.file().fingerprint();
+    config_ = checkpoint_.config();
+    for (const auto& [key, text] : checkpoint_.tokenizer()) {
+      notes_.push_back(absl::StrCat("tokenizer.", key, ": ", text));
+    }
+    notes_.push_back(
+        "the tokenizer of a GGUF file is not converted: take tokenizer.json "
+        "from the model it was made from");
+  }
+
+  absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
+                        absl::Span<float> out) const override {
+    return checkpoint_.DecodeRows(checkpoint_.weights()[weight], start, count,
+                                  out);
+  }
+  absl::Status ReadStored(const std::string& tensor, int64_t /*offset*/,
+                          absl::Span<uint8_t> /*out*/) const override {
+    return absl::UnimplementedError(tensor);
+  }
+
+ private:
+  GgufCheckpoint checkpoint_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WeightSource>> WeightSource::Open(
+    const std::string& path) {
+  if (absl::EndsWith(path, ".gguf")) {
+    absl::StatusOr<GgufCheckpoint> checkpoint = GgufCheckpoint::Open(path);
+    if (!checkpoint.ok()) return checkpoint.status();
+    return std::make_unique<GgufSource>(*std::move(checkpoint));
+  }
+  absl::StatusOr<CheckpointReader> reader =
+      CheckpointReader::Open(path, ReadMode::kRead);
+  if (!reader.ok()) return reader.status();
+  auto source = std::make_unique<FolderSource>(*std::move(reader));
+  if (absl::Status s = source->Read(path); !s.ok()) return s;
+  return source;
+}
+
+}  // namespace espalier::internal

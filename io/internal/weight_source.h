@@ -1,0 +1,70 @@
+#ifndef ESPALIER_IO_INTERNAL_WEIGHT_SOURCE_H_
+#define ESPALIER_IO_INTERNAL_WEIGHT_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+#include "espalier/io/json.h"
+#include "espalier/io/safetensors_writer.h"
+#include "espalier/io/weight_reader.h"
+
+namespace espalier::internal {
+
+struct SourceWeight {
+  std::string name;
+  std::vector<int64_t> shape;  // in elements
+  // The dtype it keeps when none is asked for: its own, or bf16 where it is
+  // packed.
+  SafetensorsDType dtype = SafetensorsDType::kBF16;
+  WeightFormat format = WeightFormat::kDense;
+  int64_t group = 0;
+  bool is_float = true;  // false: only its bytes can be had
+  // Tensors that hold it as it is stored; empty where that has no meaning
+  // outside its file (GGUF).
+  std::vector<TensorSpec> stored;
+};
+
+// A checkpoint as rows of f32, whatever it is stored in. Nothing of the
+// weights stays in memory. A weight of one dim has rows of one element.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // A folder with safetensors, or a .gguf file.
+  static absl::StatusOr<std::unique_ptr<WeightSource>> Open(
+      const std::string& path);
+
+  const std::vector<SourceWeight>& weights() const { return weights_; }
+  // Changes when the source does.
+  const std::string& fingerprint() const { return fingerprint_; }
+  // The whole config.json; an empty object where there is none.
+  const JsonValue& config() const { return config_; }
+  // Other files of the checkpoint, by path.
+  const std::vector<std::string>& files() const { return files_; }
+  // For a person to read.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  // Rows [start, start + count).
+  virtual absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
+                                absl::Span<float> out) const = 0;
+  // Bytes from `offset` of a stored tensor.
+  virtual absl::Status ReadStored(const std::string& tensor, int64_t offset,
+                                  absl::Span<uint8_t> out) const = 0;
+
+ protected:
+  std::vector<SourceWeight> weights_;
+  std::string fingerprint_;
+  JsonValue config_ = JsonValue::Object{};
+  std::vector<std::string> files_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace espalier::internal
+
+#endif  // ESPALIER_IO_INTERNAL_WEIGHT_SOURCE_H_

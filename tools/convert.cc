@@ -1,0 +1,104 @@
+#include "espalier/io/convert.h"
+
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+
+#include "espalier/io/json.h"
+#include "espalier/tools/commands.h"
+
+namespace espalier::tools {
+
+namespace {
+
+struct ConvertFlags {
+  std::string model;
+  std::string output;
+  std::string to = "keep";
+  std::string experts = "keep";
+  ConvertOptions options;
+  bool json = false;
+};
+
+JsonValue ToJson(const ConvertReport& report, const std::string& output) {
+  return JsonValue::Object{
+      {"bytes", report.total_bytes},
+      {"bytes_resumed", report.resumed_bytes},
+      {"notes", JsonValue::Array(report.notes.begin(), report.notes.end())},
+      {"num_cast", report.num_cast},
+      {"num_copied", report.num_copied},
+      {"num_decoded", report.num_decoded},
+      {"num_packed", report.num_packed},
+      {"num_shards", report.num_shards},
+      {"output", output}};
+}
+
+void ShowProgress(int64_t done, int64_t total) {
+  std::fprintf(stderr, "\r%" PRId64 " of %" PRId64 " MB", done / 1000000,
+               total / 1000000);
+  if (done == total) std::fputc('\n', stderr);
+}
+
+int Run(ConvertFlags& flags) {
+  const auto to = ParseConvertTarget(flags.to);
+  const auto experts = ParseExpertTarget(flags.experts);
+  for (const absl::Status& status : {to.status(), experts.status()}) {
+    if (status.ok()) continue;
+    FailOnFolder("convert", status);
+    return kExitUsage;
+  }
+  flags.options.to = *to;
+  flags.options.experts = *experts;
+  if (!flags.json && isatty(STDERR_FILENO) != 0) {
+    flags.options.progress = ShowProgress;
+  }
+  const auto report =
+      ConvertCheckpoint(flags.model, flags.output, flags.options);
+  if (!report.ok()) return FailOnFolder("convert", report.status());
+  if (flags.json) return Print(WriteJson(ToJson(*report, flags.output)));
+  std::printf("%s: %" PRId64 " bytes in %" PRId64 " shards\n",
+              flags.output.c_str(), report->total_bytes, report->num_shards);
+  std::printf("weights: %" PRId64 " copied, %" PRId64 " cast, %" PRId64
+              " packed, %" PRId64 " decoded\n",
+              report->num_copied, report->num_cast, report->num_packed,
+              report->num_decoded);
+  for (const std::string& note : report->notes) {
+    std::printf("note: %s\n", note.c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddConvert(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ConvertFlags>();
+  CLI::App* cmd = app.add_subcommand(
+      "convert",
+      "Write a checkpoint in another format: dtype, packed, expert layout, "
+      "from GGUF");
+  cmd->add_option("--model", flags->model, "Checkpoint folder or .gguf file")
+      ->required();
+  cmd->add_option("--output", flags->output, "New folder")->required();
+  cmd->add_option("--to", flags->to,
+                  "keep, f32, bf16, f16, fp8, int4 or mxfp4");
+  cmd->add_option("--experts", flags->experts, "keep, stacked or separate");
+  cmd->add_option("--int4-group", flags->options.int4_group,
+                  "Columns that share a scale: 32, 64 or 128");
+  cmd->add_option("--only", flags->options.only,
+                  "Weights to pack, * stands for any text (default: the linear "
+                  "projections)");
+  cmd->add_option("--max-shard", flags->options.max_shard_bytes,
+                  "Largest file, for example 5GB")
+      ->transform(CLI::AsSizeValue(true));
+  cmd->add_flag("--resume", flags->options.resume,
+                "Go on where a killed run stopped");
+  cmd->add_flag("--json", flags->json, "For machines");
+  cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
+}
+
+}  // namespace espalier::tools
