@@ -1,19 +1,7 @@
 // What the two AVX-512 translation units' Simd have in common. Included inside
 // their anonymous namespaces.
 
-// Rounds to bf16, nearest-even, kept as f32 words.
-inline __m512i RoundToBf16(__m512 value) {
-  const __m512i x = _mm512_castps_si512(value);
-  const __m512i odd =
-      _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
-  const __m512i rounded =
-      _mm512_add_epi32(x, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  const __m512i kept =
-      _mm512_mask_or_epi32(rounded, nan, x, _mm512_set1_epi32(0x400000));
-  return _mm512_and_si512(kept,
-                          _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
-}
+#include "espalier/ops/gemm/words_avx512-inl.h"
 
 struct Avx512 {
   using Vec = __m512;

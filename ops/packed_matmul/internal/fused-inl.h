@@ -53,17 +53,9 @@ inline void StoreRow(const FusedArgs& args, int64_t row, int64_t lane,
     _mm512_mask_storeu_ps(static_cast<float*>(args.c) + at, mask, value);
     return;
   }
-  const __m512i word = _mm512_castps_si512(value);
-  const __m512i high = _mm512_srli_epi32(word, 16);
-  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-  const __m512i rounded = _mm512_srli_epi32(
-      _mm512_add_epi32(word, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))),
-      16);
-  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  const __m512i bits =
-      _mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40));
-  _mm256_mask_storeu_epi16(static_cast<uint16_t*>(args.c) + at, mask,
-                           _mm512_cvtepi32_epi16(bits));
+  _mm256_mask_storeu_epi16(
+      static_cast<uint16_t*>(args.c) + at, mask,
+      _mm512_cvtepi32_epi16(_mm512_srli_epi32(RoundToBf16(value), 16)));
 }
 
 // Rows of A from memory: up to 4, each followed by itself. `tail` holds the
