@@ -1,0 +1,181 @@
+#include "espalier/io/object_cache.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/io/internal/test_http_server.h"
+#include "espalier/io/internal/test_util.h"
+
+namespace espalier {
+namespace {
+
+using test::HttpServer;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A store with the objects of one map.
+class ObjectCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = std::make_unique<HttpServer>(
+        [this](const HttpServer::Request& request) { return Answer(request); });
+    ObjectStoreConfig config;
+    config.endpoint = server_->url();
+    config.max_attempts = 1;
+    store_ = *ObjectStore::Create(config);
+  }
+
+  HttpServer::Response Answer(const HttpServer::Request& request) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    HttpServer::Response response;
+    const std::string rest = request.target.substr(sizeof("/bucket/") - 1);
+    if (absl::StartsWith(rest, "?")) {
+      const std::string prefix = rest.substr(rest.find("prefix=") + 7);
+      response.body = "<L>";
+      for (const auto& [key, value] : objects_) {
+        if (!absl::StartsWith(key,
+                              absl::StartsWith(prefix, "m") ? "m/" : prefix)) {
+          continue;
+        }
+        absl::StrAppend(&response.body, "<Contents><Key>", key, "</Key><Size>",
+                        value.size(), "</Size><ETag>", ETag(value),
+                        "</ETag></Contents>");
+      }
+      absl::StrAppend(&response.body, "</L>");
+      return response;
+    }
+    const auto object = objects_.find(rest);
+    if (object == objects_.end()) {
+      response.code = 404;
+      return response;
+    }
+    response.body = object->second;
+    response.headers["ETag"] = ETag(object->second);
+    if (request.headers.count("range") > 0) response.code = 206;
+    return response;
+  }
+  static std::string ETag(const std::string& value) {
+    return absl::StrCat("\"", value.size(), value.substr(0, 1), "\"");
+  }
+
+  std::unique_ptr<ObjectCache> Cache(int64_t max_bytes = 0) {
+    auto cache = ObjectCache::Create(*store_, dir_.Path("c"), max_bytes);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    return *std::move(cache);
+  }
+  std::string Get(ObjectCache& cache, const std::string& key) {
+    const auto path = cache.Get({"bucket", key});
+    return path.ok() ? *path : std::string(path.status().message());
+  }
+
+  test::TempDir dir_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> objects_;
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<ObjectStore> store_;
+};
+
+TEST_F(ObjectCacheTest, ObjectsAndPrefixes) {
+  objects_ = {{"m/a.json", "{}"}, {"m/sub/b.bin", "bytes"}, {"m/sub/", ""}};
+  const auto cache = Cache();
+  const std::string file = Get(*cache, "m/a.json");
+  EXPECT_TRUE(absl::EndsWith(file, "/a.json"));
+  EXPECT_EQ(test::ReadFile(file), "{}");
+  EXPECT_EQ(cache->num_fetched(), 1);
+  for (const char* prefix : {"m", "m/"}) {
+    const std::string folder = Get(*cache, prefix);
+    EXPECT_EQ(test::ReadFile(folder + "/a.json"), "{}");
+    EXPECT_EQ(test::ReadFile(folder + "/sub/b.bin"), "bytes");
+  }
+  EXPECT_EQ(cache->num_fetched(), 2);  // a.json was there
+  // A changed object is another file; the old one stays as it is.
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    objects_["m/a.json"] = "[1]";
+  }
+  const std::string changed = Get(*cache, "m/a.json");
+  EXPECT_NE(changed, file);
+  EXPECT_EQ(test::ReadFile(changed), "[1]");
+  EXPECT_EQ(test::ReadFile(file), "{}");
+  // Another process finds it all.
+  const auto other = Cache();
+  EXPECT_EQ(Get(*other, "m/a.json"), changed);
+  EXPECT_EQ(other->num_hits(), 1);
+  EXPECT_EQ(other->num_fetched(), 0);
+  EXPECT_THAT(Get(*cache, "x"), HasSubstr("no object and nothing below it"));
+}
+
+TEST_F(ObjectCacheTest, TheLongestUnusedMakesRoom) {
+  objects_ = {{"a", std::string(40, 'a')},
+              {"b", std::string(40, 'b')},
+              {"c", std::string(40, 'c')},
+              {"d", std::string(90, 'd')}};
+  const auto count = [this] {
+    int n = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(dir_.Path("c/objects"))) {
+      n += entry.is_regular_file();
+    }
+    return n;
+  };
+  {
+    const auto cache = Cache();
+    Get(*cache, "a");
+    Get(*cache, "b");
+    const auto old = std::filesystem::canonical(Get(*cache, "a"));
+    std::filesystem::last_write_time(
+        old,
+        std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+  const auto cache = Cache(100);
+  const std::string c = Get(*cache, "c");
+  EXPECT_EQ(test::ReadFile(c), std::string(40, 'c'));
+  EXPECT_EQ(count(), 2);
+  const auto before = store_->num_requests();
+  Get(*cache, "b");
+  EXPECT_EQ(store_->num_requests(), before + 1);  // looked at, not fetched
+  // Both are in use now.
+  const std::string refused = Get(*cache, "d");
+  EXPECT_THAT(refused,
+              AllOf(HasSubstr("needs 170 bytes"), HasSubstr("may hold 100")));
+  EXPECT_EQ(test::ReadFile(c), std::string(40, 'c'));
+  EXPECT_EQ(test::ReadFile(Get(*Cache(100), "d")), std::string(90, 'd'));
+  EXPECT_EQ(count(), 1);
+}
+
+TEST_F(ObjectCacheTest, KeysCannotLeaveTheFolder) {
+  for (const std::string key : {"../x", "a//b", "a/./b", "a\\b"}) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      objects_ = {{"m/" + key, "evil"}};
+    }
+    const auto cache = Cache();
+    EXPECT_THAT(Get(*cache, "m/"), HasSubstr("cannot be the name")) << key;
+    EXPECT_EQ(cache->num_fetched(), 0);
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("x")));
+}
+
+TEST_F(ObjectCacheTest, FailedFetchLeavesNothing) {
+  objects_ = {{"a", std::string(40, 'a')}};
+  const auto cache = Cache();
+  const auto head = store_->Head("bucket", "a");
+  ASSERT_TRUE(head.ok());
+  server_->Stop();
+  EXPECT_THAT(Get(*cache, "a"), HasSubstr("given up after 1 attempts"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.Path("c/objects")));
+  EXPECT_FALSE(ObjectCache::Create(*store_, dir_.Path("c"), -1).ok());
+}
+
+}  // namespace
+}  // namespace espalier

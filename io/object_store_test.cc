@@ -1,0 +1,345 @@
+#include "espalier/io/object_store.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/io/internal/http_client.h"
+#include "espalier/io/internal/test_http_server.h"
+#include "espalier/io/internal/test_util.h"
+
+namespace espalier {
+namespace {
+
+using test::HttpServer;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Answers as a store with one bucket would; faults are put in front.
+class ObjectStoreTest : public ::testing::Test {
+ protected:
+  using Response = HttpServer::Response;
+  using Request = HttpServer::Request;
+
+  void SetUp() override {
+    server_ = std::make_unique<HttpServer>([this](const Request& request) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      requests_.push_back(request);
+      if (fault_) {
+        Response response;
+        if (fault_(request, &response)) return response;
+      }
+      return Answer(request);
+    });
+    config_.endpoint = server_->url() + "/";
+    config_.first_backoff_ms = 1;
+    config_.part_bytes = 100;
+    config_.access_key = "AK";
+    config_.secret_key = "secret";
+  }
+
+  Response Answer(const Request& request) {
+    Response response;
+    const std::string key = request.target.substr(sizeof("/bucket/") - 1);
+    const auto object = objects_.find(key);
+    if (object == objects_.end()) {
+      response.code = 404;
+      response.body =
+          "<Error><Code>NoSuchKey</Code><Message>gone</Message></Error>";
+      return response;
+    }
+    response.headers["ETag"] = etag_;
+    response.body = object->second;
+    const auto range = request.headers.find("range");
+    if (range != request.headers.end()) {
+      int64_t first = 0, last = 0;
+      EXPECT_EQ(
+          std::sscanf(range->second.c_str(), "bytes=%ld-%ld", &first, &last),
+          2);
+      response.code = 206;
+      response.body = response.body.substr(
+          static_cast<size_t>(first), static_cast<size_t>(last - first + 1));
+    }
+    const auto match = request.headers.find("if-match");
+    if (match != request.headers.end() && match->second != etag_) {
+      response = Response();
+      response.code = 412;
+    }
+    return response;
+  }
+
+  std::unique_ptr<ObjectStore> Store() {
+    auto store = ObjectStore::Create(config_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+
+  test::TempDir dir_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> objects_;
+  std::string etag_ = "\"v1\"";
+  // Fills in the response and returns true to answer instead of the store.
+  std::function<bool(const Request&, Response*)> fault_;
+  std::vector<Request> requests_;
+  ObjectStoreConfig config_;
+  std::unique_ptr<HttpServer> server_;  // last: its thread uses the rest
+};
+
+std::string Bytes(size_t size) {
+  std::string bytes;
+  for (size_t i = 0; i < size; ++i) {
+    bytes.push_back(static_cast<char>(i * 131 % 251));
+  }
+  return bytes;
+}
+
+TEST(ObjectUrlTest, Parse) {
+  const auto url = ObjectUrl::Parse("s3://my-bucket.x/a//b c");
+  ASSERT_TRUE(url.ok());
+  EXPECT_EQ(url->bucket, "my-bucket.x");
+  EXPECT_EQ(url->key, "a//b c");
+  EXPECT_EQ(url->ToString(), "s3://my-bucket.x/a//b c");
+  EXPECT_EQ(ObjectUrl::Parse("s3://b")->key, "");
+  for (const char* bad : {"", "s3://", "s3:///k", "s3://a b/k", "s3://../k",
+                          "http://b/k", "s3://b?x/k"}) {
+    EXPECT_THAT(std::string(ObjectUrl::Parse(bad).status().message()),
+                HasSubstr("expected s3://bucket/key"))
+        << bad;
+  }
+}
+
+TEST(PercentEncodeTest, KeepsTheUnreservedOnly) {
+  EXPECT_EQ(internal::PercentEncode("a-_.~/b c+\xC3\xA9", true),
+            "a-_.~/b%20c%2B%C3%A9");
+  EXPECT_EQ(internal::PercentEncode("a/b", false), "a%2Fb");
+}
+
+TEST_F(ObjectStoreTest, FetchesInPartsAndSigns) {
+  objects_["dir/model%20x.bin"] = Bytes(1234);
+  const auto store = Store();
+  const auto object = store->Head("bucket", "dir/model x.bin");
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_EQ(object->size, 1234);
+  EXPECT_EQ(object->etag, "\"v1\"");
+  ASSERT_EQ(store->Fetch("bucket", *object, dir_.Path("f")), absl::OkStatus());
+  EXPECT_EQ(test::ReadFile(dir_.Path("f")), Bytes(1234));
+  EXPECT_EQ(store->num_requests(), 1 + 13 + 1);
+  EXPECT_EQ(store->num_retries(), 0);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Request& request : requests_) {
+    EXPECT_THAT(request.headers.at("authorization"),
+                AllOf(HasSubstr("AWS4-HMAC-SHA256 Credential=AK/"),
+                      HasSubstr("/us-east-1/s3/aws4_request"),
+                      HasSubstr("x-amz-content-sha256")));
+  }
+}
+
+TEST_F(ObjectStoreTest, ReadsRanges) {
+  objects_["k"] = Bytes(500);
+  const auto store = Store();
+  const ObjectInfo object{"k", 500, etag_};
+  EXPECT_EQ(*store->Read("bucket", object, 17, 300),
+            Bytes(500).substr(17, 300));
+  EXPECT_EQ(*store->Read("bucket", object, 500, 0), "");
+  EXPECT_EQ(store->Read("bucket", object, 400, 101).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(ObjectStoreTest, EmptyObject) {
+  objects_["k"] = "";
+  const auto store = Store();
+  ASSERT_EQ(store->Fetch("bucket", {"k", 0, etag_}, dir_.Path("f")),
+            absl::OkStatus());
+  EXPECT_EQ(std::filesystem::file_size(dir_.Path("f")), 0u);
+}
+
+TEST_F(ObjectStoreTest, ListsAllPages) {
+  fault_ = [](const Request& request, Response* response) {
+    const bool second =
+        absl::StrContains(request.target, "continuation-token=a%2F%3D&");
+    EXPECT_TRUE(absl::StrContains(request.target, "prefix=p%2F"))
+        << request.target;
+    response->body = absl::StrCat(
+        "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"urn:x\">",
+        "<Contents><Key>p/", second ? "c &amp; d" : "a", "</Key><Size>",
+        second ? 7 : 5, "</Size><ETag>&quot;e&quot;</ETag></Contents>",
+        second ? "" : "<NextContinuationToken>a/=</NextContinuationToken>",
+        "<IsTruncated>", second ? "false" : "true",
+        "</IsTruncated></ListBucketResult>");
+    return true;
+  };
+  const auto objects = Store()->List("bucket", "p/");
+  ASSERT_TRUE(objects.ok()) << objects.status();
+  ASSERT_EQ(objects->size(), 2u);
+  EXPECT_EQ((*objects)[0].key, "p/a");
+  EXPECT_EQ((*objects)[1].key, "p/c & d");
+  EXPECT_EQ((*objects)[1].size, 7);
+  EXPECT_EQ((*objects)[1].etag, "\"e\"");
+  EXPECT_EQ(Store()->List("bucket", "p/", 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(ObjectStoreTest, BadListingsAreErrors) {
+  std::string body;
+  fault_ = [&body](const Request&, Response* response) {
+    response->body = body;
+    return true;
+  };
+  for (const auto& [text, what] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"", "no valid XML"},
+           {"<a><Contents>", "no valid XML"},
+           {"<a><Contents><Key>k</Key><Size>-1</Size></Contents></a>",
+            "a size of \"-1\""},
+           {"<a><Contents><Size>1</Size></Contents></a>", "without a key"},
+           {"<a><IsTruncated>true</IsTruncated></a>", "no continuation token"},
+           {"<a><IsTruncated>true</IsTruncated>"
+            "<NextContinuationToken>t</NextContinuationToken></a>",
+            "does not go on"}}) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      body = text;
+    }
+    EXPECT_THAT(std::string(Store()->List("bucket", "").status().message()),
+                HasSubstr(what));
+  }
+}
+
+TEST_F(ObjectStoreTest, PassingFaultsAreTriedAgain) {
+  objects_["k"] = Bytes(1000);
+  std::map<std::string, int> seen;  // of each range
+  fault_ = [&seen](const Request& request, Response* response) {
+    const auto range = request.headers.find("range");
+    if (range == request.headers.end()) return false;
+    switch (seen[range->second]++) {
+      case 0:
+        response->code = 503;
+        response->body = "<Error><Code>SlowDown</Code></Error>";
+        return true;
+      case 1:
+        response->hang_up = true;
+        return true;
+      case 2:  // a body that ends early
+        response->code = 206;
+        response->body = "short";
+        response->content_length = 100;
+        return true;
+      case 3:  // a whole answer that is too short
+        response->code = 206;
+        response->body = "short";
+        return true;
+      default:
+        return false;
+    }
+  };
+  const auto store = Store();
+  ASSERT_EQ(store->Fetch("bucket", {"k", 1000, etag_}, dir_.Path("f")),
+            absl::OkStatus());
+  EXPECT_EQ(test::ReadFile(dir_.Path("f")), Bytes(1000));
+  EXPECT_EQ(store->num_retries(), 40);
+}
+
+TEST_F(ObjectStoreTest, FaultsThatStayAreNamedAndLeaveNothing) {
+  objects_["k"] = Bytes(300);
+  config_.max_attempts = 3;
+  const ObjectInfo object{"k", 300, etag_};
+  const auto fetch = [&](int code, const std::string& body) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      fault_ = [code, body](const Request& request, Response* response) {
+        response->code = code;
+        response->body = body;
+        return request.headers.count("range") > 0;
+      };
+    }
+    const absl::Status status =
+        Store()->Fetch("bucket", object, dir_.Path("f"));
+    EXPECT_FALSE(std::filesystem::exists(dir_.Path("f")));
+    return status;
+  };
+  absl::Status status = fetch(
+      403, "<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message>");
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("/bucket/k: HTTP 403 SignatureDoesNotMatch: no"));
+  status = fetch(500, "");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("HTTP 500"), HasSubstr("after 3 attempts")));
+  status = fetch(404, "");
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  // An answer that ignores the range is longer than asked for.
+  EXPECT_EQ(fetch(200, Bytes(300)).code(), absl::StatusCode::kDataLoss);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    fault_ = nullptr;
+    etag_ = "\"v2\"";
+  }
+  status = Store()->Fetch("bucket", object, dir_.Path("f"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not the one"));
+  server_->Stop();
+  status = Store()->Fetch("bucket", object, dir_.Path("f"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("f")));
+}
+
+TEST_F(ObjectStoreTest, ChecksumsAreCompared) {
+  objects_["k"] = "hello world";
+  const auto fetch = [&] {
+    std::filesystem::remove(dir_.Path("f"));
+    return Store()->Fetch("bucket", {"k", 11, etag_}, dir_.Path("f"));
+  };
+  etag_ = "\"5eb63bbbe01eeed093cb22bb8f5acdc3\"";  // MD5
+  EXPECT_EQ(fetch(), absl::OkStatus());
+  etag_ = "\"5eb63bbbe01eeed093cb22bb8f5acdc4\"";
+  EXPECT_EQ(fetch().code(), absl::StatusCode::kDataLoss);
+  etag_ = "\"5eb63bbbe01eeed093cb22bb8f5acdc4-2\"";  // uploaded in parts
+  EXPECT_EQ(fetch(), absl::OkStatus());
+  std::string sha256 = "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek=";
+  fault_ = [&](const Request& request, Response* response) {
+    if (request.method != "HEAD") return false;
+    response->headers["x-amz-checksum-sha256"] = sha256;
+    response->content_length = 11;
+    return true;
+  };
+  EXPECT_EQ(fetch(), absl::OkStatus());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sha256[0] = 'a';
+  }
+  const absl::Status status = fetch();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("checksum"));
+}
+
+TEST(ObjectStoreConfigTest, Refusals) {
+  const auto error = [](const ObjectStoreConfig& config) {
+    return std::string(ObjectStore::Create(config).status().message());
+  };
+  ObjectStoreConfig config;
+  config.endpoint = "ftp://x";
+  EXPECT_THAT(error(config), HasSubstr("endpoint is ftp://x"));
+  config.endpoint.clear();
+  config.access_key = "a";
+  EXPECT_THAT(error(config), HasSubstr("go together"));
+  config.secret_key = "b";
+  config.region.clear();
+  EXPECT_THAT(error(config), HasSubstr("region is empty"));
+  config.region = "r";
+  config.max_parallel = 0;
+  EXPECT_THAT(error(config), HasSubstr("parallel 0"));
+}
+
+}  // namespace
+}  // namespace espalier
