@@ -82,19 +82,25 @@ inline bool RoundTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
   return false;
 }
 
-// Brings the tile's place in C near, to be written.
-inline void PrefetchOut(const TileArgs& args, int columns) {
-  const bool in_c = args.store != TileStore::kFinish;
-  const Finish* finish = args.finish;
-  const int64_t size = in_c ? 4 : SizeOf(finish->out_dtype);
-  const char* row = static_cast<const char*>(
-      in_c ? static_cast<const void*>(args.c) : finish->out);
-  const int64_t pitch = (in_c ? args.c_stride : finish->out_stride) * size;
+// Brings the place of the tile's results near, to be written.
+template <int V>
+inline void PrefetchOut(const TileArgs& args) {
+  if (args.store != TileStore::kFinish) {
+    for (int r = 0; r < args.rows; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) {
+        __builtin_prefetch(args.c + r * args.c_stride + v * kLanes, 1);
+      }
+    }
+    return;
+  }
+  const int64_t size = SizeOf(args.finish->out_dtype);
+  const char* row = static_cast<const char*>(args.finish->out);
   for (int r = 0; r < args.rows; ++r) {
-    for (int64_t at = 0; at < columns * size; at += 64) {
+    for (int64_t at = 0; at < V * kLanes * size; at += 64) {
       __builtin_prefetch(row + at, 1);
     }
-    row += pitch;
+    row += args.finish->out_stride * size;
   }
 }
 
@@ -163,7 +169,7 @@ void RunTile(const TileArgs& args) {
   for (int64_t begin = 0; begin < args.num_words; begin += kPrefetchLines) {
     const int64_t left = args.num_words - begin;
     const int64_t words = left < kPrefetchLines ? left : kPrefetchLines;
-    if (left <= kPrefetchLines) PrefetchOut(args, V * kLanes);
+    if (left <= kPrefetchLines) PrefetchOut<V>(args);
     const char* line = ahead;
 #pragma GCC unroll 2
     for (int64_t k = 0; k < words; ++k) {
