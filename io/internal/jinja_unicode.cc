@@ -8,10 +8,10 @@ namespace espalier::internal {
 
 namespace {
 
-bool Contains(const CodeRange* ranges, int count, uint32_t code) {
-  const CodeRange* found =
+bool Contains(const JinjaCodeRange* ranges, int count, uint32_t code) {
+  const JinjaCodeRange* found =
       std::upper_bound(ranges, ranges + count, code,
-                       [](uint32_t wanted, const CodeRange& range) {
+                       [](uint32_t wanted, const JinjaCodeRange& range) {
                          return wanted < range.first;
                        });
   return found != ranges && code <= found[-1].last;

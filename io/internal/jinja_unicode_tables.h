@@ -3,9 +3,12 @@
 
 #include <cstdint>
 
-#include "espalier/io/internal/unicode_tables.h"
-
 namespace espalier::internal {
+
+struct JinjaCodeRange {
+  uint32_t first;
+  uint32_t last;
+};
 
 // Every step-th code from first to last maps to code + delta.
 struct CaseRange {
@@ -34,11 +37,11 @@ extern const CaseRange kTitle[];
 extern const int kNumTitle;
 extern const CaseExpansion kTitleMultiple[];
 extern const int kNumTitleMultiple;
-extern const CodeRange kCased[];
+extern const JinjaCodeRange kCased[];
 extern const int kNumCased;
-extern const CodeRange kCaseIgnorable[];
+extern const JinjaCodeRange kCaseIgnorable[];
 extern const int kNumCaseIgnorable;
-extern const CodeRange kPrintable[];
+extern const JinjaCodeRange kPrintable[];
 extern const int kNumPrintable;
 
 }  // namespace espalier::internal

@@ -67,7 +67,7 @@ def write_array(out, declaration, items):
 
 
 def write_ranges(out, name, runs):
-    write_array(out, f"const CodeRange {name}",
+    write_array(out, f"const JinjaCodeRange {name}",
                 ["{0x%X, 0x%X}," % (a, b) for a, b in runs])
     out.append(f"const int {name.replace('k', 'kNum', 1)} = {len(runs)};")
 
