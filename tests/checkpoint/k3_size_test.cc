@@ -22,6 +22,7 @@
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/io/inspect.h"
 #include "espalier/io/internal/test_util.h"
+#include "espalier/io/shard.h"
 #include "espalier/io/verify.h"
 #include "espalier/runtime/context.h"
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
@@ -97,6 +98,25 @@ TEST_F(K3SizeTest, VerifyMatchesEveryName) {
   });
   EXPECT_GT(peak, 0);
   EXPECT_LT(peak, MemoryLimit());
+}
+
+// The plan of every piece is made before space is found to be short.
+TEST_F(K3SizeTest, ShardRefusesAFullDiskInLittleMemory) {
+  const std::string out = dir_->path() + "/out";
+  const int64_t peak = PeakBytes([&] {
+    ShardOptions options;
+    options.mesh = {8, 64, 8, 1};
+    const auto report = ShardCheckpoint(dir_->path(), out, options);
+    return absl::IsResourceExhausted(report.status());
+  });
+  if (peak < 0 && access(out.c_str(), F_OK) == 0) {
+    GTEST_SKIP() << "a disk with room for 1.45 TiB";
+  }
+  EXPECT_GT(peak, 0);
+#if !defined(ESPALIER_ASAN) && !defined(ESPALIER_TSAN)
+  EXPECT_LT(peak, int64_t{256} << 20);
+#endif
+  EXPECT_NE(access((out + ".partial").c_str(), F_OK), 0);
 }
 
 // Pages of [begin, end) of a file that are in memory.

@@ -1,0 +1,157 @@
+#include "espalier/io/internal/folder_job.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+#include "espalier/io/atomic_file.h"
+#include "espalier/io/content_hash.h"
+#include "espalier/io/internal/file.h"
+#include "espalier/io/internal/sync.h"
+
+namespace espalier::internal {
+
+namespace {
+
+constexpr char kPlanName[] = ".plan.json";
+constexpr int64_t kPieceBytes = int64_t{4} << 20;
+constexpr int64_t kMaxPlanBytes = int64_t{256} << 20;
+
+// What a kill left half written.
+void RemoveTemporaries(const std::string& root) {
+  std::error_code error;
+  std::vector<std::filesystem::path> found;
+  for (std::filesystem::recursive_directory_iterator it(root, error), end;
+       !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (absl::StartsWith(name, ".") && absl::StrContains(name, ".tmp-")) {
+      found.push_back(it->path());
+    }
+  }
+  for (const std::filesystem::path& path : found) {
+    std::filesystem::remove(path, error);
+  }
+}
+
+absl::Status CheckSpace(const std::string& dir, int64_t needed) {
+  struct statvfs status = {};
+  int64_t free_bytes = 0;
+  if (statvfs(dir.c_str(), &status) != 0 ||
+      __builtin_mul_overflow(static_cast<int64_t>(status.f_bavail),
+                             static_cast<int64_t>(status.f_frsize),
+                             &free_bytes) ||
+      free_bytes >= needed) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot write ", dir, ": needs ", needed,
+                   " bytes of disk space, ", free_bytes, " are free"));
+}
+
+}  // namespace
+
+absl::StatusOr<FolderJob> FolderJob::Begin(
+    const std::string& out, const std::string& plan,
+    const std::vector<std::pair<std::string, int64_t>>& files, bool resume) {
+  absl::StatusOr<AtomicDirectory> dir =
+      AtomicDirectory::CreatePartial(out, resume);
+  if (!dir.ok()) return dir.status();
+  const std::string plan_path = dir->Path(kPlanName);
+  std::error_code error;
+  const bool taken_up = std::filesystem::exists(plan_path, error);
+  if (taken_up) {
+    const absl::StatusOr<std::string> old =
+        ReadWholeFile(plan_path, kMaxPlanBytes);
+    if (!old.ok()) return old.status();
+    if (*old != plan) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          dir->path(), " was begun with another source or other settings and ",
+          "cannot be resumed; remove the folder to start again"));
+    }
+    RemoveTemporaries(dir->path());
+  }
+  FolderJob job(*std::move(dir));
+  int64_t needed = static_cast<int64_t>(plan.size());
+  for (const auto& [name, bytes] : files) {
+    if (!std::filesystem::exists(job.Path(name), error)) needed += bytes;
+  }
+  absl::Status status = CheckSpace(job.dir_.path(), needed);
+  if (!taken_up && !status.ok()) {
+    std::filesystem::remove(job.dir_.path(), error);  // only when empty
+  }
+  if (status.ok() && !taken_up) status = WriteFileAtomically(plan_path, plan);
+  if (!status.ok()) return status;
+  return job;
+}
+
+bool FolderJob::IsThere(const std::string& name, int64_t bytes) const {
+  const absl::StatusOr<FileIdentity> identity = IdentityOf(dir_.Path(name));
+  return identity.ok() && identity->size == bytes;
+}
+
+absl::Status FolderJob::Copy(const std::string& from, const std::string& name,
+                             absl::string_view hash) {
+  const absl::StatusOr<ReadableFile> source = ReadableFile::Open(from);
+  if (!source.ok()) return source.status();
+  const std::string path = dir_.Path(name);
+  std::error_code error;
+  std::filesystem::create_directories(DirName(path), error);
+  absl::StatusOr<AtomicFile> target = AtomicFile::Create(path, source->size());
+  if (!target.ok()) return target.status();
+  ContentHasher hasher;
+  std::vector<uint8_t> buffer(
+      static_cast<size_t>(std::min(source->size(), kPieceBytes)));
+  for (int64_t at = 0; at < source->size();
+       at += static_cast<int64_t>(buffer.size())) {
+    const absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(
+        0, static_cast<size_t>(source->size() - at));
+    absl::Status status = source->ReadAt(at, piece);
+    if (status.ok()) status = target->WriteAt(at, piece);
+    if (!status.ok()) return status;
+    hasher.Update(piece);
+  }
+  if (!hash.empty() && hasher.HexDigest() != hash) {
+    return absl::DataLossError(
+        absl::StrCat(from, ": hash ", hasher.HexDigest(), ", expected ", hash));
+  }
+  return target->Commit();
+}
+
+absl::Status FolderJob::Finish() {
+  std::error_code error;
+  std::filesystem::remove(dir_.Path(kPlanName), error);
+  return dir_.Commit();
+}
+
+absl::StatusOr<std::string> HashFile(const std::string& path, int64_t bytes) {
+  const absl::StatusOr<ReadableFile> file = ReadableFile::Open(path);
+  if (!file.ok()) return file.status();
+  const int64_t end = bytes < 0 ? file->size() : bytes;
+  ContentHasher hasher;
+  std::vector<uint8_t> buffer(static_cast<size_t>(std::min(end, kPieceBytes)));
+  for (int64_t at = 0; at < end; at += static_cast<int64_t>(buffer.size())) {
+    const absl::Span<uint8_t> piece =
+        absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(end - at));
+    if (absl::Status status = file->ReadAt(at, piece); !status.ok()) {
+      return status;
+    }
+    hasher.Update(piece);
+  }
+  return hasher.HexDigest();
+}
+
+bool IsPathBelow(absl::string_view name) {
+  for (const absl::string_view word : absl::StrSplit(name, '/')) {
+    if (!IsBareFileName(word)) return false;
+  }
+  return true;
+}
+
+}  // namespace espalier::internal

@@ -1,0 +1,53 @@
+#ifndef ESPALIER_IO_INTERNAL_FOLDER_JOB_H_
+#define ESPALIER_IO_INTERNAL_FOLDER_JOB_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "espalier/io/atomic_directory.h"
+
+namespace espalier::internal {
+
+// Writes a folder file by file in OUT.partial, so that a killed run can be
+// taken up: files appear there whole, or not at all. The plan, a text that
+// tells source and settings, must be the same in every run.
+class FolderJob {
+ public:
+  // `files` are the names and sizes of all that will be written; space is
+  // needed for those that are not there. Fails as ShardCheckpoint says.
+  static absl::StatusOr<FolderJob> Begin(
+      const std::string& out, const std::string& plan,
+      const std::vector<std::pair<std::string, int64_t>>& files, bool resume);
+
+  std::string Path(const std::string& name) const { return dir_.Path(name); }
+  // Whether an earlier run has finished the file.
+  bool IsThere(const std::string& name, int64_t bytes) const;
+  // Streams a file to `name`, whose folders are made. With `hash`, what was
+  // copied must have it: DATA_LOSS otherwise.
+  absl::Status Copy(const std::string& from, const std::string& name,
+                    absl::string_view hash = "");
+  // Removes the plan; the folder appears under its name.
+  absl::Status Finish();
+
+ private:
+  explicit FolderJob(AtomicDirectory dir) : dir_(std::move(dir)) {}
+
+  AtomicDirectory dir_;
+};
+
+// XXH3-64 of a whole file, or of its first `bytes`.
+absl::StatusOr<std::string> HashFile(const std::string& path,
+                                     int64_t bytes = -1);
+
+// Whether `name` is a path below a folder: plain names between slashes.
+bool IsPathBelow(absl::string_view name);
+
+}  // namespace espalier::internal
+
+#endif  // ESPALIER_IO_INTERNAL_FOLDER_JOB_H_

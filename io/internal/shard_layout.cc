@@ -1,0 +1,187 @@
+#include "espalier/io/internal/shard_layout.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "espalier/io/internal/file.h"
+#include "espalier/io/internal/folder_job.h"
+#include "espalier/io/internal/text.h"
+#include "espalier/io/json_object.h"
+
+namespace espalier::internal {
+
+namespace {
+
+constexpr char kFormat[] = "espalier-shards";
+constexpr int64_t kVersion = 1;
+constexpr int64_t kMaxBytes = int64_t{256} << 20;
+constexpr int kMaxAxis = 1 << 16;
+
+JsonValue ToJson(const PieceGroup& group) {
+  JsonValue json = JsonValue::Object{};
+  const auto set = [&](const char* key, int value) {
+    if (value >= 0) json.Set(key, value);
+  };
+  set("pp", group.pp);
+  set("ep", group.ep);
+  set("tp", group.tp);
+  set("tp_of", group.tp_of);
+  set("etp", group.etp);
+  return json;
+}
+
+absl::Status ReadGroup(const JsonObject& json, PieceGroup* group) {
+  JsonObject object;
+  absl::Status status = json.Get("group", &object);
+  const auto get = [&](const char* key, int* value) {
+    if (status.ok()) status = object.GetOptional(key, value);
+  };
+  get("pp", &group->pp);
+  get("ep", &group->ep);
+  get("tp", &group->tp);
+  get("tp_of", &group->tp_of);
+  get("etp", &group->etp);
+  return status;
+}
+
+absl::Status ReadMesh(const JsonObject& json, ShardMesh* mesh) {
+  JsonObject object;
+  absl::Status status = json.Get("mesh", &object);
+  const auto get = [&](const char* key, int* value) {
+    if (status.ok()) status = object.Get(key, value);
+    if (status.ok() && (*value < 1 || *value > kMaxAxis)) {
+      status = object.Error(key, absl::StrCat("is ", *value));
+    }
+  };
+  get("tp", &mesh->tp);
+  get("ep", &mesh->ep);
+  get("pp", &mesh->pp);
+  get("etp", &mesh->etp);
+  return status;
+}
+
+absl::Status CheckName(const JsonObject& json, const std::string& name,
+                       bool bare) {
+  if (bare ? IsBareFileName(name) : IsPathBelow(name)) return absl::OkStatus();
+  return json.Error("name",
+                    absl::StrCat(Quote(name), " is no name in this folder"));
+}
+
+absl::Status ReadSource(const JsonObject& json, ShardLayout::Source* source) {
+  absl::Status status = json.Get("name", &source->name);
+  if (status.ok()) status = CheckName(json, source->name, true);
+  if (status.ok()) status = json.Get("bytes", &source->num_bytes);
+  if (status.ok()) status = json.Get("header_bytes", &source->header_bytes);
+  if (status.ok()) status = json.Get("header", &source->header_hash);
+  if (status.ok() &&
+      (source->header_bytes < 8 || source->num_bytes < source->header_bytes)) {
+    status = json.Error("header_bytes", "does not fit the file");
+  }
+  return status;
+}
+
+absl::Status ReadFile(const JsonObject& json, ShardLayout::File* file) {
+  absl::Status status = json.Get("name", &file->name);
+  if (status.ok()) status = CheckName(json, file->name, true);
+  if (status.ok()) status = ReadGroup(json, &file->group);
+  if (status.ok()) status = json.Get("tensors", &file->num_tensors);
+  if (status.ok()) status = json.Get("data_bytes", &file->data_bytes);
+  return status;
+}
+
+absl::Status ReadCopied(const JsonObject& json, ShardLayout::Copied* copied) {
+  absl::Status status = json.Get("name", &copied->name);
+  if (status.ok()) status = CheckName(json, copied->name, false);
+  if (status.ok()) status = json.Get("bytes", &copied->num_bytes);
+  if (status.ok()) status = json.Get("hash", &copied->hash);
+  return status;
+}
+
+template <typename Item>
+absl::Status ReadItems(const JsonObject& json, absl::string_view key,
+                       absl::Status (*read)(const JsonObject&, Item*),
+                       std::vector<Item>* items) {
+  std::vector<JsonObject> objects;
+  absl::Status status = json.Get(key, &objects);
+  for (const JsonObject& object : objects) {
+    if (status.ok()) status = read(object, &items->emplace_back());
+  }
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteLayout(const ShardLayout& layout) {
+  JsonValue::Array sources;
+  for (const ShardLayout::Source& source : layout.sources) {
+    sources.push_back(JsonValue::Object{{"name", source.name},
+                                        {"bytes", source.num_bytes},
+                                        {"header_bytes", source.header_bytes},
+                                        {"header", source.header_hash}});
+  }
+  JsonValue::Array files;
+  for (const ShardLayout::File& file : layout.files) {
+    files.push_back(JsonValue::Object{{"name", file.name},
+                                      {"group", ToJson(file.group)},
+                                      {"tensors", file.num_tensors},
+                                      {"data_bytes", file.data_bytes}});
+  }
+  JsonValue::Array copied;
+  for (const ShardLayout::Copied& item : layout.copied) {
+    copied.push_back(JsonValue::Object{
+        {"name", item.name}, {"bytes", item.num_bytes}, {"hash", item.hash}});
+  }
+  const ShardMesh& mesh = layout.mesh;
+  return WriteJson(JsonValue::Object{
+      {"format", kFormat},
+      {"version", kVersion},
+      {"mesh", JsonValue::Object{{"tp", mesh.tp},
+                                 {"ep", mesh.ep},
+                                 {"pp", mesh.pp},
+                                 {"etp", mesh.etp}}},
+      {"max_shard_bytes", layout.max_shard_bytes},
+      {"has_index", layout.has_index},
+      {"sources", std::move(sources)},
+      {"files", std::move(files)},
+      {"copied", std::move(copied)},
+      {"left_out",
+       JsonValue::Array(layout.left_out.begin(), layout.left_out.end())}});
+}
+
+absl::StatusOr<ShardLayout> ReadLayout(const std::string& dir) {
+  const std::string path = JoinPath(dir, kShardsName);
+  absl::StatusOr<JsonValue> value = ReadJsonFile(path, kMaxBytes);
+  if (!value.ok()) return value.status();
+  const absl::StatusOr<JsonObject> json =
+      JsonObject::From(*std::move(value), path);
+  if (!json.ok()) return json.status();
+  ShardLayout layout;
+  std::string format;
+  int64_t version = 0;
+  absl::Status status = json->Get("format", &format);
+  if (status.ok()) status = json->Get("version", &version);
+  if (status.ok() && (format != kFormat || version != kVersion)) {
+    status = json->Error(
+        "format", absl::StrCat("is ", Quote(format), " version ", version,
+                               ", expected ", kFormat, " version ", kVersion));
+  }
+  if (status.ok()) status = ReadMesh(*json, &layout.mesh);
+  if (status.ok()) {
+    status = json->Get("max_shard_bytes", &layout.max_shard_bytes);
+  }
+  if (status.ok()) status = json->Get("has_index", &layout.has_index);
+  if (status.ok()) {
+    status = ReadItems(*json, "sources", ReadSource, &layout.sources);
+  }
+  if (status.ok()) status = ReadItems(*json, "files", ReadFile, &layout.files);
+  if (status.ok()) {
+    status = ReadItems(*json, "copied", ReadCopied, &layout.copied);
+  }
+  if (status.ok()) status = json->Get("left_out", &layout.left_out);
+  if (!status.ok()) return status;
+  return layout;
+}
+
+}  // namespace espalier::internal

@@ -1,0 +1,380 @@
+#include "espalier/io/shard.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "espalier/io/atomic_file.h"
+#include "espalier/io/family_table.h"
+#include "espalier/io/internal/file.h"
+#include "espalier/io/internal/folder_job.h"
+#include "espalier/io/internal/piece_copy.h"
+#include "espalier/io/internal/shard_layout.h"
+#include "espalier/io/internal/table_check.h"
+#include "espalier/io/internal/tensor_cut.h"
+#include "espalier/io/safetensors_writer.h"
+#include "espalier/io/tensor_catalog.h"
+
+namespace espalier {
+
+namespace {
+
+using internal::PieceGroup;
+using internal::ShardLayout;
+using internal::TensorCut;
+
+// A file's plan and header are in memory while it is written.
+constexpr int64_t kMaxTensorsInFile = 50'000;
+
+absl::Status CheckMesh(const FamilyTable& table, const ShardMesh& mesh) {
+  const auto axis = [](const char* name, int64_t size, int64_t limit) {
+    return size >= 1 && size <= limit
+               ? absl::OkStatus()
+               : absl::OutOfRangeError(absl::StrCat(name, " is ", size,
+                                                    ", expected 1 to ", limit));
+  };
+  constexpr int64_t kMaxAxis = 65'536;
+  absl::Status status = axis("tp", mesh.tp, kMaxAxis);
+  if (status.ok()) status = axis("etp", mesh.etp, kMaxAxis);
+  if (status.ok()) status = axis("pp", mesh.pp, table.max_stages());
+  if (status.ok()) {
+    status =
+        axis("ep", mesh.ep, std::max<int64_t>(1, table.facts().num_experts));
+  }
+  return status;
+}
+
+class Sharder {
+ public:
+  Sharder(const TensorCatalog& catalog, const FamilyTable& table,
+          const ShardOptions& options)
+      : catalog_(catalog), table_(table), options_(options) {
+    layout_.mesh = options.mesh;
+    layout_.max_shard_bytes = options.max_shard_bytes;
+    layout_.has_index = catalog.has_index();
+  }
+
+  absl::StatusOr<ShardReport> Run(const std::string& out) {
+    absl::Status status = PlanPieces();
+    if (status.ok()) status = PlanSources();
+    if (status.ok()) status = PlanOthers();
+    if (!status.ok()) return status;
+    const absl::StatusOr<std::string> plan = internal::WriteLayout(layout_);
+    if (!plan.ok()) return plan.status();
+    absl::StatusOr<internal::FolderJob> job =
+        internal::FolderJob::Begin(out, *plan, FilesToWrite(), options_.resume);
+    if (!job.ok()) return job.status();
+    report_.out = out;
+    report_.num_tensors = static_cast<int64_t>(catalog_.tensors().size());
+    report_.total_bytes = catalog_.total_bytes();
+    report_.left_out = layout_.left_out;
+    for (size_t i = 0; i < layout_.files.size() && status.ok(); ++i) {
+      status = WriteFile(i, *job);
+    }
+    if (status.ok()) status = WriteOriginal(*job);
+    if (status.ok()) {
+      status = WriteFileAtomically(job->Path(internal::kShardsName), *plan);
+    }
+    if (status.ok()) status = job->Finish();
+    if (!status.ok()) return status;
+    return report_;
+  }
+
+ private:
+  struct PieceRef {
+    uint32_t tensor = 0;
+    uint32_t piece = 0;
+  };
+
+  absl::StatusOr<TensorCut> Cut(const TensorCatalog::Tensor& tensor) const {
+    const absl::string_view name = catalog_.NameOf(tensor);
+    FamilyTable::Match match;
+    if (!table_.Find(name, tensor.dtype, &match)) {
+      return internal::WholeTensor(catalog_.ShapeOf(tensor), tensor.num_bytes,
+                                   {});
+    }
+    return internal::CutTensor(table_, match, name, catalog_.ShapeOf(tensor),
+                               tensor.dtype, options_.mesh);
+  }
+
+  // Pieces of every group in the order of the source, cut into files.
+  absl::Status PlanPieces() {
+    std::map<PieceGroup, std::vector<PieceRef>> groups;
+    for (uint32_t t = 0; t < catalog_.tensors().size(); ++t) {
+      const absl::StatusOr<TensorCut> cut = Cut(catalog_.tensors()[t]);
+      if (!cut.ok()) return cut.status();
+      for (uint32_t p = 0; p < cut->pieces.size(); ++p) {
+        groups[cut->pieces[p].group].push_back({t, p});
+        ++report_.num_pieces;
+      }
+    }
+    for (auto& [group, pieces] : groups) {
+      const size_t first_file = layout_.files.size();
+      for (const PieceRef& ref : pieces) {
+        const absl::StatusOr<TensorCut> cut =
+            Cut(catalog_.tensors()[ref.tensor]);
+        if (!cut.ok()) return cut.status();
+        const int64_t bytes = cut->PieceBytes(cut->pieces[ref.piece]);
+        const bool begin =
+            layout_.files.size() == first_file ||
+            layout_.files.back().num_tensors == kMaxTensorsInFile ||
+            layout_.files.back().data_bytes > options_.max_shard_bytes - bytes;
+        if (begin) {
+          layout_.files.emplace_back().group = group;
+          first_piece_.push_back(pieces_.size());
+        }
+        ++layout_.files.back().num_tensors;
+        layout_.files.back().data_bytes += bytes;
+        pieces_.push_back(ref);
+      }
+      pieces = {};
+      const size_t count = layout_.files.size() - first_file;
+      for (size_t i = 0; i < count; ++i) {
+        layout_.files[first_file + i].name =
+            absl::StrFormat("%s-%05d-of-%05d.safetensors",
+                            internal::ToString(group), i + 1, count);
+      }
+    }
+    first_piece_.push_back(pieces_.size());
+    report_.num_files = static_cast<int64_t>(layout_.files.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status PlanSources() {
+    for (const TensorCatalog::File& file : catalog_.files()) {
+      const absl::StatusOr<std::string> hash =
+          internal::HashFile(catalog_.PathOf(file), file.data_start);
+      if (!hash.ok()) return hash.status();
+      layout_.sources.push_back(
+          {file.name, file.file_bytes, file.data_start, *hash});
+    }
+    return absl::OkStatus();
+  }
+
+  // All other files of the folder, at any depth.
+  absl::Status PlanOthers() {
+    std::vector<std::string> names;
+    std::error_code error;
+    std::filesystem::recursive_directory_iterator it(catalog_.dir(), error);
+    for (; !error && it != std::filesystem::recursive_directory_iterator();
+         it.increment(error)) {
+      if (it->is_directory(error) && !it->is_symlink(error)) continue;
+      names.push_back(it->path().lexically_relative(catalog_.dir()).string());
+    }
+    if (error) {
+      return absl::UnknownError(absl::StrCat("cannot look at ", catalog_.dir(),
+                                             ": ", error.message()));
+    }
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+      if (name == internal::kShardsName ||
+          absl::StartsWith(name, absl::StrCat(internal::kOriginalDir, "/"))) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            catalog_.dir(), ": holds ", name, ", so it is sharded already"));
+      }
+      const bool weights = std::any_of(
+          catalog_.files().begin(), catalog_.files().end(),
+          [&](const TensorCatalog::File& file) { return file.name == name; });
+      if (weights || name == internal::kIndexName) continue;
+      const std::string path = internal::JoinPath(catalog_.dir(), name);
+      const absl::StatusOr<internal::FileIdentity> identity =
+          internal::IdentityOf(path);
+      if (absl::EndsWith(name, ".safetensors") || !identity.ok() ||
+          !std::filesystem::is_regular_file(path, error)) {
+        layout_.left_out.push_back(name);
+        continue;
+      }
+      const absl::StatusOr<std::string> hash = internal::HashFile(path);
+      if (!hash.ok()) return hash.status();
+      layout_.copied.push_back({name, identity->size, *hash});
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<std::pair<std::string, int64_t>> FilesToWrite() const {
+    std::vector<std::pair<std::string, int64_t>> files;
+    constexpr int64_t kHeaderBytes = 400;  // of a tensor, at most about
+    for (const ShardLayout::File& file : layout_.files) {
+      files.emplace_back(file.name,
+                         file.data_bytes + file.num_tensors * kHeaderBytes);
+    }
+    for (const ShardLayout::Source& source : layout_.sources) {
+      files.emplace_back(HeaderName(source), source.header_bytes);
+    }
+    for (const ShardLayout::Copied& copied : layout_.copied) {
+      files.emplace_back(copied.name, copied.num_bytes);
+    }
+    return files;
+  }
+
+  static std::string HeaderName(const ShardLayout::Source& source) {
+    return absl::StrCat(internal::kOriginalDir, "/", source.name, ".header");
+  }
+
+  absl::Status WriteFile(size_t index, internal::FolderJob& job) {
+    const ShardLayout::File& file = layout_.files[index];
+    done_bytes_ += file.data_bytes;
+    std::error_code error;
+    const std::string path = job.Path(file.name);
+    if (std::filesystem::exists(path, error)) {
+      ++report_.num_taken_up;
+      return absl::OkStatus();
+    }
+    std::vector<TensorSpec> specs;
+    for (size_t p = first_piece_[index]; p < first_piece_[index + 1]; ++p) {
+      const TensorCatalog::Tensor& tensor =
+          catalog_.tensors()[pieces_[p].tensor];
+      absl::StatusOr<TensorCut> cut = Cut(tensor);
+      if (!cut.ok()) return cut.status();
+      specs.push_back({std::string(catalog_.NameOf(tensor)), tensor.dtype,
+                       std::move(cut->pieces[pieces_[p].piece].shape)});
+    }
+    absl::StatusOr<SafetensorsWriter> writer = SafetensorsWriter::Create(
+        path, specs,
+        {{"format", "pt"}, {"espalier_group", internal::ToString(file.group)}});
+    if (!writer.ok()) return writer.status();
+    specs = {};
+    for (size_t p = first_piece_[index]; p < first_piece_[index + 1]; ++p) {
+      absl::Status status = CopyPiece(pieces_[p], &*writer);
+      if (!status.ok()) return status;
+    }
+    absl::Status status = writer->Finish();
+    return status.ok() ? Step() : status;
+  }
+
+  absl::Status CopyPiece(const PieceRef& ref, SafetensorsWriter* writer) {
+    const TensorCatalog::Tensor& tensor = catalog_.tensors()[ref.tensor];
+    const TensorCatalog::File& file = catalog_.files()[tensor.file];
+    const std::string path = catalog_.PathOf(file);
+    if (!source_ || source_->path() != path) {
+      source_.reset();
+      absl::StatusOr<internal::ReadableFile> opened =
+          internal::ReadableFile::Open(path);
+      if (!opened.ok()) return opened.status();
+      if (opened->size() != file.file_bytes) {
+        return absl::DataLossError(
+            absl::StrCat(path, ": the file changed since it was looked at"));
+      }
+      source_.emplace(*std::move(opened));
+    }
+    const absl::StatusOr<TensorCut> cut = Cut(tensor);
+    if (!cut.ok()) return cut.status();
+    const absl::string_view name = catalog_.NameOf(tensor);
+    return copier_.Read(*source_, file.data_start + tensor.begin, *cut,
+                        cut->pieces[ref.piece],
+                        [&](absl::Span<const uint8_t> bytes) {
+                          return writer->Append(name, bytes);
+                        });
+  }
+
+  // What unshard needs beside the tensors.
+  absl::Status WriteOriginal(internal::FolderJob& job) {
+    std::error_code error;
+    std::filesystem::create_directories(job.Path(internal::kOriginalDir),
+                                        error);
+    bool wrote = false;
+    for (const ShardLayout::Source& source : layout_.sources) {
+      if (job.IsThere(HeaderName(source), source.header_bytes)) continue;
+      absl::Status status = WriteHeader(source, job);
+      if (!status.ok()) return status;
+      wrote = true;
+    }
+    absl::Status status;
+    const std::string index =
+        absl::StrCat(internal::kOriginalDir, "/", internal::kIndexName);
+    if (layout_.has_index && !std::filesystem::exists(job.Path(index), error)) {
+      wrote = true;
+      status = job.Copy(
+          internal::JoinPath(catalog_.dir(), internal::kIndexName), index);
+    }
+    if (status.ok() && wrote) status = Step();
+    for (const ShardLayout::Copied& copied : layout_.copied) {
+      if (!status.ok()) return status;
+      if (job.IsThere(copied.name, copied.num_bytes)) continue;
+      status = job.Copy(internal::JoinPath(catalog_.dir(), copied.name),
+                        copied.name, copied.hash);
+      if (status.ok()) status = Step();
+    }
+    return status;
+  }
+
+  absl::Status WriteHeader(const ShardLayout::Source& source,
+                           internal::FolderJob& job) const {
+    const absl::StatusOr<internal::ReadableFile> file =
+        internal::ReadableFile::Open(
+            internal::JoinPath(catalog_.dir(), source.name));
+    if (!file.ok()) return file.status();
+    std::string header(static_cast<size_t>(source.header_bytes), '\0');
+    absl::Status status = file->ReadAt(
+        0, absl::MakeSpan(reinterpret_cast<uint8_t*>(header.data()),
+                          header.size()));
+    if (!status.ok()) return status;
+    return WriteFileAtomically(job.Path(HeaderName(source)), header);
+  }
+
+  absl::Status Step() const {
+    return options_.on_file ? options_.on_file(done_bytes_, report_.total_bytes)
+                            : absl::OkStatus();
+  }
+
+  const TensorCatalog& catalog_;
+  const FamilyTable& table_;
+  const ShardOptions& options_;
+  ShardLayout layout_;
+  std::vector<PieceRef> pieces_;     // file by file
+  std::vector<size_t> first_piece_;  // of each file, and the end
+  std::optional<internal::ReadableFile> source_;
+  internal::PieceCopier copier_;
+  int64_t done_bytes_ = 0;
+  ShardReport report_;
+};
+
+}  // namespace
+
+absl::StatusOr<ShardReport> ShardCheckpoint(const std::string& dir,
+                                            const std::string& out,
+                                            const ShardOptions& options) {
+  if (options.max_shard_bytes < 1) {
+    return absl::OutOfRangeError(
+        absl::StrCat("max_shard_bytes is ", options.max_shard_bytes));
+  }
+  const absl::StatusOr<TensorCatalog> catalog = TensorCatalog::Open(dir);
+  if (!catalog.ok()) return catalog.status();
+  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(dir);
+  if (!table.ok()) return table.status();
+  absl::Status status = CheckMesh(*table, options.mesh);
+  if (!status.ok()) return status;
+  ProblemList problems;
+  ProblemList notes;
+  internal::CheckAgainstTable(*catalog, *table, &problems, &notes);
+  if (!problems.empty()) {
+    const ProblemList::Kind& kind = problems.kinds()[0];
+    return absl::DataLossError(absl::StrCat(
+        dir, ": ", problems.total(), " problems, the first: ", kind.name, " ",
+        kind.first[0], "; see espalier verify"));
+  }
+  return Sharder(*catalog, *table, options).Run(out);
+}
+
+JsonValue ToJson(const ShardReport& report) {
+  return JsonValue::Object{
+      {"out", report.out},
+      {"files", report.num_files},
+      {"files_taken_up", report.num_taken_up},
+      {"tensors", report.num_tensors},
+      {"pieces", report.num_pieces},
+      {"bytes", report.total_bytes},
+      {"left_out",
+       JsonValue::Array(report.left_out.begin(), report.left_out.end())}};
+}
+
+}  // namespace espalier
