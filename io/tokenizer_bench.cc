@@ -39,26 +39,42 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& name) {
   return LoadTokenizer(parts.first, parts.second);
 }
 
-void BM_Encode(benchmark::State& state, const std::string& tokenizer_path,
-               const std::string& text_path) {
+// Texts of one call each: the whole file, or its lines.
+void Encode(benchmark::State& state, const std::string& tokenizer_path,
+            const std::string& text_path, bool by_line) {
   const auto tokenizer = Load(tokenizer_path);
   if (!tokenizer.ok()) {
     state.SkipWithError(std::string(tokenizer.status().message()).c_str());
     return;
   }
   const std::string text = ReadText(text_path);
+  std::vector<absl::string_view> texts = {text};
+  if (by_line) texts = absl::StrSplit(text, '\n', absl::SkipEmpty());
   size_t num_ids = 0;
   for (auto _ : state) {
-    const auto ids = (*tokenizer)->Encode(text);
-    if (!ids.ok()) {
-      state.SkipWithError(std::string(ids.status().message()).c_str());
-      return;
+    num_ids = 0;
+    for (const absl::string_view one : texts) {
+      const auto ids = (*tokenizer)->Encode(one);
+      if (!ids.ok()) {
+        state.SkipWithError(std::string(ids.status().message()).c_str());
+        return;
+      }
+      num_ids += ids->size();
     }
-    num_ids = ids->size();
   }
   state.counters["ids"] = static_cast<double>(num_ids);
   state.SetBytesProcessed(static_cast<int64_t>(text.size()) *
                           state.iterations());
+}
+
+void BM_Encode(benchmark::State& state, const std::string& tokenizer_path,
+               const std::string& text_path) {
+  Encode(state, tokenizer_path, text_path, /*by_line=*/false);
+}
+
+void BM_EncodeLines(benchmark::State& state, const std::string& tokenizer_path,
+                    const std::string& text_path) {
+  Encode(state, tokenizer_path, text_path, /*by_line=*/true);
 }
 
 void BM_Decode(benchmark::State& state, const std::string& tokenizer_path,
@@ -96,7 +112,9 @@ const int kRegistered = [] {
     for (const std::string& text : PathsOf("ESPALIER_TEXTS")) {
       const std::string suffix = absl::StrCat("/", name, "/", NameOf(text));
       for (const auto& [label, function] :
-           {std::pair("encode", &BM_Encode), std::pair("decode", &BM_Decode)}) {
+           {std::pair("encode", &BM_Encode),
+            std::pair("encode_lines", &BM_EncodeLines),
+            std::pair("decode", &BM_Decode)}) {
         benchmark::RegisterBenchmark(
             absl::StrCat(label, suffix).c_str(),
             [function = function, tokenizer, text](benchmark::State& state) {

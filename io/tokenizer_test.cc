@@ -18,6 +18,7 @@
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/internal/unicode.h"
 #include "espalier/io/json_object.h"
+#include "espalier/runtime/thread_pool.h"
 
 namespace espalier {
 namespace {
@@ -173,6 +174,37 @@ TEST(TokenizerTest, ReleasedTokenizersEqualTheirLibraries) {
     ++num_tokenizers;
   }
   EXPECT_GE(num_tokenizers, 13);
+}
+
+// What one thread leaves for the next changes no id.
+TEST(TokenizerTest, ThreadsGetTheSameIds) {
+  for (const char* name : {"byte_level", "byte_fallback"}) {
+    const auto tokenizer = LoadTokenizer(FixtureDir(name));
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    std::mt19937 random(8);
+    const absl::string_view letters = "garden wall tree 12 it's\n.";
+    std::vector<std::string> texts(100);
+    std::vector<std::vector<int32_t>> expected(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      for (int n = 0; n < 40; ++n) {
+        texts[i] += letters[random() % letters.size()];
+      }
+      // A tokenizer of its own has met no word before.
+      expected[i] =
+          LoadTokenizer(FixtureDir(name)).value()->Encode(texts[i]).value();
+    }
+    ThreadPool pool(4);
+    std::vector<std::vector<int32_t>> got(texts.size());
+    pool.ParallelFor(static_cast<int64_t>(texts.size()), 1,
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t i = begin; i < end; ++i) {
+                         const size_t at = static_cast<size_t>(i);
+                         auto ids = (*tokenizer)->Encode(texts[at]);
+                         if (ids.ok()) got[at] = *std::move(ids);
+                       }
+                     });
+    EXPECT_EQ(got, expected);
+  }
 }
 
 TEST(TokenizerTest, AFolderWithoutAVocabularySaysWhatIsMissing) {

@@ -60,6 +60,10 @@ bool SentencePieceModel::IsUnknown(int id) const {
   return library_->processor.IsUnknown(id);
 }
 
+float SentencePieceModel::ScoreOf(int id) const {
+  return library_->processor.GetScore(id);
+}
+
 // The library has the unknown piece's id for every text that is none.
 int SentencePieceModel::IdOf(std::string_view piece) const {
   const int id = library_->processor.PieceToId(piece);
@@ -102,6 +106,8 @@ const std::string& SentencePieceModel::PieceOf(int) const {
 bool SentencePieceModel::IsControl(int) const { return false; }
 
 bool SentencePieceModel::IsUnknown(int) const { return false; }
+
+float SentencePieceModel::ScoreOf(int) const { return 0; }
 
 int SentencePieceModel::IdOf(std::string_view) const { return -1; }
 

@@ -34,6 +34,7 @@ class SentencePieceModel {
   const std::string& PieceOf(int id) const;
   bool IsControl(int id) const;
   bool IsUnknown(int id) const;
+  float ScoreOf(int id) const;
   // -1 when there is none.
   int IdOf(std::string_view piece) const;
   int bos_id() const;

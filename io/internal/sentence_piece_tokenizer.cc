@@ -1,17 +1,24 @@
 #include "espalier/io/internal/sentence_piece_tokenizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "espalier/io/internal/char_class.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/word_encoder.h"
 
 namespace espalier::internal {
 
 namespace {
+
+// U+2581
+constexpr char kSpace[] = "\xE2\x96\x81";
+constexpr size_t kSpaceBytes = 3;
 
 std::string_view ToStd(absl::string_view text) {
   return {text.data(), text.size()};
@@ -37,6 +44,7 @@ SentencePieceTokenizer::Load(absl::string_view model,
   absl::Status status = tokenizer->AddTokens(config, where);
   if (status.ok()) status = tokenizer->SetConfig(config, where);
   if (!status.ok()) return status;
+  tokenizer->by_word_ = tokenizer->WordsAreApart();
   return tokenizer;
 }
 
@@ -76,14 +84,69 @@ absl::Status SentencePieceTokenizer::SetConfig(const TokenizerConfig& config,
   return status;
 }
 
+// A space stands as kSpace in pieces and in front of every text. Where no piece
+// has it behind another character, none reaches over the space between two
+// words, so that each word, with the space that the library puts in front of
+// it, gives the ids that it gives inside the text. For BPE alone, whose scores
+// are whole numbers: a unigram model adds scores up along the text, and
+// rounding may decide.
+bool SentencePieceTokenizer::WordsAreApart() const {
+  for (int id = 0; id < model_->size(); ++id) {
+    const absl::string_view piece = model_->PieceOf(id);
+    size_t at = 0;
+    while (absl::StartsWith(piece.substr(at), kSpace)) at += kSpaceBytes;
+    if (absl::StrContains(piece.substr(at), kSpace)) return false;
+    const float score = model_->ScoreOf(id);
+    if (score != std::trunc(score)) return false;
+  }
+  const int space = model_->IdOf(kSpace);
+  std::vector<int> ids;
+  std::string error;
+  return space >= 0 && !model_->IsUnknown(space) &&
+         model_->Encode("x", &ids, &error) && !ids.empty() &&
+         absl::StartsWith(model_->PieceOf(ids[0]), kSpace);
+}
+
 absl::Status SentencePieceTokenizer::EncodeText(
-    absl::string_view text, std::vector<int32_t>* ids) const {
+    absl::string_view text, WordCache* cache, std::vector<int32_t>* ids) const {
+  // No normalization makes a space of these, or composes a space with them.
+  constexpr uint32_t kBefore = kLetters | kNumbers;
+  constexpr uint32_t kBehind = CategoryBits({kLu, kLl, kLt, kLo});
+  size_t begin = 0;
+  bool word_ends = false;
+  for (size_t at = 0; by_word_ && at < text.size();) {
+    uint32_t code = 0, next = 0;
+    const ScannedChar c = ScanChar(text, at, &code);
+    if (code == ' ' && word_ends && at + 1 < text.size() &&
+        ScanChar(text, at + 1, &next).char_class.In(kBehind)) {
+      absl::Status status =
+          EncodeWord(text.substr(begin, at - begin), cache, ids);
+      if (!status.ok()) return status;
+      begin = at + 1;
+    }
+    word_ends = c.char_class.In(kBefore) || (code > 0x20 && code < 0x7F);
+    at += c.bytes;
+  }
+  return EncodeWord(text.substr(begin), cache, ids);
+}
+
+absl::Status SentencePieceTokenizer::EncodeWord(
+    absl::string_view word, WordCache* cache, std::vector<int32_t>* ids) const {
+  WordCache::Slot* slot = nullptr;
+  if (!word.empty() && word.size() <= WordCache::kMaxBytes) {
+    slot = &cache->SlotOf(word);
+    if (slot->Holds(word)) {
+      ids->insert(ids->end(), slot->ids().begin(), slot->ids().end());
+      return absl::OkStatus();
+    }
+  }
   std::vector<int> pieces;
   std::string error;
-  if (!model_->Encode(ToStd(text), &pieces, &error)) {
+  if (!model_->Encode(ToStd(word), &pieces, &error)) {
     return absl::InternalError(absl::StrCat("SentencePiece: ", error));
   }
   ids->insert(ids->end(), pieces.begin(), pieces.end());
+  if (slot != nullptr) slot->Set(word, pieces);
   return absl::OkStatus();
 }
 
@@ -92,6 +155,7 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
   absl::Status status = CheckText(text);
   if (!status.ok()) return status;
   std::vector<int32_t> ids;
+  ScratchPool<WordCache>::Loan cache(caches_);
   if (options.add_special_tokens && add_bos_ && bos_id_.has_value()) {
     ids.push_back(*bos_id_);
   }
@@ -101,7 +165,7 @@ absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
       continue;
     }
     status = EncodeText(text.substr(stretch.begin, stretch.end - stretch.begin),
-                        &ids);
+                        &*cache, &ids);
     if (!status.ok()) return status;
   }
   if (options.add_special_tokens && add_eos_ && eos_id_.has_value()) {

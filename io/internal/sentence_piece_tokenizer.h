@@ -12,8 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "espalier/io/internal/scratch_pool.h"
 #include "espalier/io/internal/sentence_piece_model.h"
 #include "espalier/io/internal/tokenizer_config.h"
+#include "espalier/io/internal/word_cache.h"
 #include "espalier/io/tokenizer.h"
 
 namespace espalier::internal {
@@ -51,7 +53,10 @@ class SentencePieceTokenizer final : public Tokenizer {
                          const std::string& where);
   absl::Status SetConfig(const TokenizerConfig& config,
                          const std::string& where);
-  absl::Status EncodeText(absl::string_view text,
+  bool WordsAreApart() const;
+  absl::Status EncodeText(absl::string_view text, WordCache* cache,
+                          std::vector<int32_t>* ids) const;
+  absl::Status EncodeWord(absl::string_view word, WordCache* cache,
                           std::vector<int32_t>* ids) const;
 
   const std::unique_ptr<SentencePieceModel> model_;
@@ -60,6 +65,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::optional<int32_t> eos_id_;
   bool add_bos_ = false;
   bool add_eos_ = false;
+  // Whether text may be encoded word by word: the ids are the same, and words
+  // met before cost nothing.
+  bool by_word_ = false;
+  mutable ScratchPool<WordCache> caches_;
 };
 
 }  // namespace espalier::internal

@@ -1,5 +1,6 @@
 #include "espalier/io/internal/tiktoken_tokenizer.h"
 
+#include <random>
 #include <string>
 #include <vector>
 
@@ -122,6 +123,25 @@ TEST(TiktokenTokenizerTest, RanksNameTheBadLine) {
   EXPECT_TRUE(LooksLikeRanks("YQ== 0\n"));
   EXPECT_FALSE(LooksLikeRanks("{\"a\": 0}"));
   EXPECT_FALSE(LooksLikeRanks(""));
+}
+
+TEST(TiktokenTokenizerTest, RandomBytesNeverCrash) {
+  const std::string good = Ranks(400);
+  std::mt19937 random(10);
+  int num_loaded = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::string ranks = good;
+    for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
+      ranks[random() % ranks.size()] = static_cast<char>(random() % 128);
+    }
+    const auto tokenizer = ParseTokenizer(ranks, "", "t", "o200k");
+    if (!tokenizer.ok()) continue;
+    ++num_loaded;
+    const auto ids = (*tokenizer)->Encode("garden wall 12 \xC3\xA9 abcabc");
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    EXPECT_EQ((*tokenizer)->Decode(*ids), "garden wall 12 \xC3\xA9 abcabc");
+  }
+  EXPECT_GT(num_loaded, 0);
 }
 
 std::vector<size_t> PieceChars(absl::string_view text) {

@@ -11,37 +11,18 @@ namespace espalier::internal {
 
 namespace {
 
-// No more threads than this keep what they have seen.
-constexpr size_t kMaxIdle = 64;
 // Working memory of one long word is not kept.
 constexpr size_t kMaxKeptSymbols = size_t{1} << 16;
 
 }  // namespace
 
-WordEncoder::Call::Call(const WordEncoder& encoder) : encoder_(encoder) {
-  {
-    MutexLock lock(encoder.mutex_);
-    if (!encoder.idle_.empty()) {
-      scratch_ = std::move(encoder.idle_.back());
-      encoder.idle_.pop_back();
-    }
-  }
-  if (scratch_ == nullptr) scratch_ = std::make_unique<BpeScratch>();
-}
-
-WordEncoder::Call::~Call() {
-  scratch_->TrimTo(kMaxKeptSymbols);
-  MutexLock lock(encoder_.mutex_);
-  if (encoder_.idle_.size() < kMaxIdle) {
-    encoder_.idle_.push_back(std::move(scratch_));
-  }
-}
+WordEncoder::Call::~Call() { scratch_->TrimTo(kMaxKeptSymbols); }
 
 absl::Status WordEncoder::Call::Encode(absl::string_view text,
                                        bool drop_unknown,
                                        std::vector<int32_t>* ids) {
   return encoder_.pre_tokenizer_.Split(text, [&](absl::string_view word) {
-    return encoder_.bpe_.Encode(word, drop_unknown, scratch_.get(), ids);
+    return encoder_.bpe_.Encode(word, drop_unknown, &*scratch_, ids);
   });
 }
 

@@ -2,7 +2,6 @@
 #define ESPALIER_IO_INTERNAL_WORD_ENCODER_H_
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,7 +10,7 @@
 
 #include "espalier/io/internal/bpe.h"
 #include "espalier/io/internal/pre_tokenizer.h"
-#include "espalier/runtime/mutex.h"
+#include "espalier/io/internal/scratch_pool.h"
 
 namespace espalier::internal {
 
@@ -28,7 +27,8 @@ class WordEncoder {
   // A call's share, returned when it goes.
   class Call {
    public:
-    explicit Call(const WordEncoder& encoder);
+    explicit Call(const WordEncoder& encoder)
+        : encoder_(encoder), scratch_(encoder.pool_) {}
     ~Call();
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
@@ -37,20 +37,16 @@ class WordEncoder {
     // RESOURCE_EXHAUSTED where splitting takes too many steps.
     absl::Status Encode(absl::string_view text, bool drop_unknown,
                         std::vector<int32_t>* ids);
-    // Of this and earlier calls, see BpeScratch.
-    int64_t num_steps() const { return scratch_->num_steps; }
 
    private:
     const WordEncoder& encoder_;
-    std::unique_ptr<BpeScratch> scratch_;
+    ScratchPool<BpeScratch>::Loan scratch_;
   };
 
  private:
   const PreTokenizer pre_tokenizer_;
   const Bpe bpe_;
-  mutable Mutex mutex_;
-  mutable std::vector<std::unique_ptr<BpeScratch>> idle_
-      ABSL_GUARDED_BY(mutex_);
+  mutable ScratchPool<BpeScratch> pool_;
 };
 
 // OK, or INVALID_ARGUMENT where text is not UTF-8 (with the byte) or longer

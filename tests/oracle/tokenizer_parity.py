@@ -18,6 +18,7 @@ import base64
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -144,23 +145,20 @@ class SentencePiece:
             self.model.id_to_piece(i): i for i in range(self.size)
             if self.model.is_control(i) or self.model.is_unknown(i)}
         self.special = [piece for piece in self.control]
+        self.pattern = re.compile("|".join(
+            re.escape(p) for p in sorted(self.control, key=len, reverse=True)))
 
     def encode(self, text, match_special):
         if not match_special:
             return self.model.encode(text)
-        ids, begin, at = [], 0, 0
-        while at < len(text):
-            found = [p for p in self.control if text.startswith(p, at)]
-            if not found:
-                at += 1
-                continue
-            piece = max(found, key=len)
-            if at > begin:
-                ids += self.model.encode(text[begin:at])
-            ids.append(self.control[piece])
-            at += len(piece)
-            begin = at
-        return ids + (self.model.encode(text[begin:]) if begin < at else [])
+        ids, begin = [], 0
+        for match in self.pattern.finditer(text):
+            if match.start() > begin:
+                ids += self.model.encode(text[begin:match.start()])
+            ids.append(self.control[match.group()])
+            begin = match.end()
+        return ids + (self.model.encode(text[begin:])
+                      if begin < len(text) else [])
 
     def decode(self, ids):
         """Control pieces as they are spelled, text between them decoded."""
