@@ -1,0 +1,116 @@
+#ifndef ESPALIER_IO_CHAT_H_
+#define ESPALIER_IO_CHAT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "espalier/io/json.h"
+#include "espalier/io/tokenizer.h"
+
+namespace espalier {
+
+// A conversation as a data file holds it.
+struct Chat {
+  // [{"role": "user", "content": "..."}, ...]; what else a message may have is
+  // the template's business (tool_calls, reasoning_content). A "weight" (a
+  // number, 0 or more) of an assistant message scales the weights of its
+  // tokens and is not shown to the template.
+  JsonValue messages;
+  JsonValue tools;              // an array, or null
+  JsonValue::Object variables;  // what else the template is to see
+};
+
+enum class ChatLoss : uint8_t {
+  kAssistant,      // every assistant message, with what ends it
+  kLastAssistant,  // the last one alone: prompt and completion
+  kAll,            // every token
+};
+
+struct ChatOptions {
+  ChatLoss loss = ChatLoss::kAssistant;
+  // Ends with what the model is prompted with to answer.
+  bool add_generation_prompt = false;
+  // Added tokens that are not special, such as <think>, which assistant
+  // messages may spell; elsewhere, and all others, stay text in content.
+  std::vector<std::string> content_tokens;
+  // What strftime_now shows; without it such templates fail.
+  std::optional<int64_t> now_seconds;
+  int64_t utc_offset_seconds = 0;
+};
+
+struct EncodedChat {
+  std::string text;          // as rendered; an appended stop token is not in it
+  std::vector<int32_t> ids;  // [T]
+  std::vector<float> weights;      // [T], of each token as a target
+  std::vector<int32_t> messages;   // [T], the message a token belongs to; -1
+  std::vector<std::string> roles;  // of the messages
+  std::vector<std::string> warnings;
+};
+
+// Which layout a folder's chats have.
+enum class ChatFormat : uint8_t {
+  kAuto,        // by config.json's model_type, else kTemplate
+  kTemplate,    // its Jinja chat template
+  kKimiLinear,  // docs/formats/chat.md
+  kKimiK3,
+};
+
+// Turns conversations into tokens. Control tokens come from the template
+// alone: content that spells one is text. Nothing is added that the layout does
+// not show, no second <s> either. Thread-safe.
+//
+// Weights: a token is trained when it belongs to the answer of an assistant
+// message, from behind the generation prompt up to and with the token that ends
+// the turn. Where the template has {% generation %} blocks, they tell; else the
+// text that each message's loop printed does, if it begins with what the
+// template prompts with. Neither is guessed: a template that shows neither is
+// refused, and so is a span that would train on another role's text.
+class ChatEncoder {
+ public:
+  virtual ~ChatEncoder() = default;
+
+  // Fails INVALID_ARGUMENT, naming the message, on what is no conversation;
+  // like JinjaTemplate where the template fails; FAILED_PRECONDITION where
+  // spans cannot be verified.
+  virtual absl::StatusOr<EncodedChat> Encode(
+      const Chat& chat, const ChatOptions& options) const = 0;
+};
+
+// Reads what the chats of a folder need: chat_template.jinja, or chat_template
+// of tokenizer_config.json, and its special tokens. `tokenizer` must outlive
+// the encoder. Fails NOT_FOUND where the folder has no template.
+absl::StatusOr<std::unique_ptr<ChatEncoder>> LoadChatEncoder(
+    const std::string& dir, const Tokenizer& tokenizer,
+    ChatFormat format = ChatFormat::kAuto);
+
+// The same from texts: a template and a tokenizer_config.json, which may be
+// empty. `where` goes in front of messages.
+absl::StatusOr<std::unique_ptr<ChatEncoder>> MakeTemplateEncoder(
+    absl::string_view chat_template, absl::string_view config,
+    const std::string& where, const Tokenizer& tokenizer);
+
+// Kimi-Linear's layout, and K3's (XTML).
+std::unique_ptr<ChatEncoder> MakeKimiLinearEncoder(const Tokenizer& tokenizer);
+struct KimiK3Options {
+  // An assistant message without reasoning still has an empty think element.
+  bool thinking = true;
+};
+std::unique_ptr<ChatEncoder> MakeKimiK3Encoder(const Tokenizer& tokenizer,
+                                               const KimiK3Options& options);
+
+// A prompt and its completion without a layout: the tokenizer's own <s> if it
+// sets one, both texts, its end token; the completion and the end are trained.
+absl::StatusOr<EncodedChat> EncodePromptCompletion(
+    const Tokenizer& tokenizer, absl::string_view prompt,
+    absl::string_view completion);
+
+}  // namespace espalier
+
+#endif  // ESPALIER_IO_CHAT_H_
