@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -17,8 +16,6 @@ namespace espalier {
 namespace {
 
 constexpr size_t kMaxNumbers = 4;
-// One config could otherwise name billions of tensors.
-constexpr int64_t kMaxInstances = 2 * kMaxSafetensorsEntries;
 constexpr int64_t kMaxLayers = 10'000;
 
 constexpr FamilyEntry kFamilies[] = {
@@ -47,27 +44,6 @@ int32_t HoleIndex(const std::vector<int32_t>& hole, int32_t number) {
   const auto found = std::lower_bound(hole.begin(), hole.end(), number);
   if (found == hole.end() || *found != number) return -1;
   return static_cast<int32_t>(found - hole.begin());
-}
-
-absl::Status CheckSizes(const FamilyTable& table, absl::string_view where) {
-  int64_t instances = 0;
-  for (const TensorRule& rule : table.rules()) {
-    instances += rule.num_instances();
-    int64_t elements = 1;
-    for (const int64_t extent : rule.shape) {
-      if (extent < 1 || __builtin_mul_overflow(elements, extent, &elements) ||
-          elements > std::numeric_limits<int64_t>::max() / 64) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(where, ": ", rule.name, " comes to shape [",
-                         absl::StrJoin(rule.shape, ", "), "]"));
-      }
-    }
-    if (instances > kMaxInstances) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": names more than ", kMaxInstances, " tensors"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -201,8 +177,6 @@ absl::StatusOr<FamilyTable> FamilyTable::FromConfig(const JsonObject& config) {
   entry->build(builder);
   absl::StatusOr<FamilyTable> table = builder.Finish(*scheme);
   if (!table.ok()) return table.status();
-  status = CheckSizes(*table, config.where());
-  if (!status.ok()) return status;
   return table;
 }
 

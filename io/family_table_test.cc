@@ -259,6 +259,30 @@ TEST(FamilyTableTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(with(R"(,"head_dim":-1)"), HasSubstr("head_dim is -1"));
   EXPECT_THAT(with(R"(,"head_dim":0)"), HasSubstr("comes to shape [0, 8]"));
   EXPECT_THAT(with(R"(,"head_dim":1e9)"), HasSubstr("head_dim"));
+  // Sizes that would overflow, also in packed forms.
+  for (const char* method : {"bitsandbytes", "fp8", "mxfp4"}) {
+    EXPECT_THAT(
+        with(absl::StrCat(R"(,"head_dim":2147483648,"num_key_value_heads":
+                 2147483648,"quantization_config":{"quant_method":")",
+                          method,
+                          "\",\"weight_block_size\":["
+                          "9223372036854775807,9223372036854775807]}")),
+        HasSubstr("comes to shape"));
+  }
+  EXPECT_THAT(with(R"(,"quantization_config":{"quant_method":"fp8",
+                   "weight_block_size":[9223372036854775807,1]})"),
+              "");
+  EXPECT_THAT(
+      FromText(R"({"model_type":"qwen3_next","vocab_size":8,"hidden_size":8,
+          "num_hidden_layers":4,"num_attention_heads":2,
+          "num_key_value_heads":2,"head_dim":4,"linear_num_key_heads":4,
+          "linear_num_value_heads":2,"linear_key_head_dim":4,
+          "linear_value_head_dim":4,"linear_conv_kernel_dim":4,
+          "num_experts":2,"num_experts_per_tok":1,"moe_intermediate_size":8,
+          "shared_expert_intermediate_size":8})")
+          .status()
+          .message(),
+      HasSubstr("in units of 0"));
   EXPECT_THAT(with(R"(,"quantization_config":{"quant_method":"awq"})"),
               HasSubstr("\"awq\""));
   EXPECT_THAT(FromText(R"({"model_type":"llama","vocab_size":8,

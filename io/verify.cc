@@ -111,7 +111,7 @@ std::string ToText(const VerifyReport& report) {
                     report.read_all ? "every byte was compared\n"
                                     : "sizes and headers were compared; "
                                       "--full compares every byte\n");
-  } else if (report.read_all) {
+  } else if (report.read_all && report.written_manifest.empty()) {
     text += "every byte was read; there is no manifest to compare with\n";
   }
   if (!report.written_manifest.empty()) {

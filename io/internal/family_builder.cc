@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -16,6 +17,10 @@ namespace {
 
 // Above it, products of two of them could overflow what shapes hold.
 constexpr int64_t kMaxSize = int64_t{1} << 31;
+// One config could otherwise name billions of tensors.
+constexpr int64_t kMaxInstances = 2 * kMaxSafetensorsEntries;
+// Elements of the whole model: sums of bits stay below 2^63.
+constexpr int64_t kMaxElements = int64_t{1} << 56;
 constexpr absl::string_view kExpertSet = "e";
 constexpr absl::string_view kVisionSet = "v";
 constexpr absl::string_view kPredictionSet = "mtp";
@@ -150,7 +155,11 @@ int64_t FamilyBuilder::Evaluate(absl::string_view text) {
     if (c == ' ') {
       ++i;
     } else if (c == '+' || c == '-') {
-      sum += sign * product;
+      if (__builtin_add_overflow(sum, sign * product, &sum)) {
+        Fail(absl::InvalidArgumentError(
+            absl::StrCat(config_.where(), ": ", text, " overflows")));
+        return 0;
+      }
       sign = c == '+' ? 1 : -1;
       product = 1;
       ++i;
@@ -188,7 +197,12 @@ int64_t FamilyBuilder::Evaluate(absl::string_view text) {
       i = end;
     }
   }
-  return sum + sign * product;
+  if (__builtin_add_overflow(sum, sign * product, &sum)) {
+    Fail(absl::InvalidArgumentError(
+        absl::StrCat(config_.where(), ": ", text, " overflows")));
+    return 0;
+  }
+  return sum;
 }
 
 std::vector<int64_t> FamilyBuilder::EvaluateList(absl::string_view text) {
@@ -305,9 +319,37 @@ void FamilyBuilder::AddPrediction(absl::Span<const FamilyRow> rows,
   }
 }
 
+absl::Status FamilyBuilder::CheckSizes() const {
+  int64_t instances = 0;
+  int64_t total = 0;
+  for (const TensorRule& rule : rules_) {
+    instances += rule.num_instances();
+    int64_t elements = rule.num_instances();
+    for (const int64_t extent : rule.shape) {
+      if (extent < 1 || __builtin_mul_overflow(elements, extent, &elements)) {
+        elements = kMaxElements + 1;
+        break;
+      }
+    }
+    total += std::min(elements, kMaxElements + 1);
+    if (total > kMaxElements || rule.split.unit < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config_.where(), ": ", rule.name, " comes to shape [",
+          absl::StrJoin(rule.shape, ", "), "] in units of ", rule.split.unit));
+    }
+    if (instances > kMaxInstances) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          config_.where(), ": names more than ", kMaxInstances, " tensors"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<FamilyTable> FamilyBuilder::Finish(
     const QuantizationScheme& scheme) {
   if (!status_.ok()) return status_;
+  absl::Status status = CheckSizes();
+  if (!status.ok()) return status;
   for (TensorRule& rule : rules_) AddForms(scheme, &rule);
   facts_.layer_kinds.resize(static_cast<size_t>(facts_.num_layers));
   FamilyTable table;

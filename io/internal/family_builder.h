@@ -100,6 +100,7 @@ class FamilyBuilder {
   void AddRow(const FamilyRow& row, int group, bool prediction);
   bool FillHoles(const FamilyRow& row, bool prediction, TensorRule* rule);
   void FillPlace(bool prediction, TensorRule* rule) const;
+  absl::Status CheckSizes() const;
   std::vector<int64_t> EvaluateList(absl::string_view text);
   int64_t Evaluate(absl::string_view text);
   void ParseSplit(absl::string_view text, TensorSplit* split);

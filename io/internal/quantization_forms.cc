@@ -79,7 +79,7 @@ absl::Status ReadBlockFp8(const JsonObject& json, QuantizationScheme* scheme) {
   return absl::OkStatus();
 }
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 // Adds the parts of one form of a linear layer [out, in].
 class FormAdder {

@@ -65,7 +65,7 @@ absl::Status StoredRanges(const TensorRule& rule, const StoredPart& part,
                                    ", inside a group of ", grain));
       }
       cut->pieces[static_cast<size_t>(t)].items.emplace_back(
-          begin / grain, (end + grain - 1) / grain);
+          begin / grain, end / grain + (end % grain != 0 ? 1 : 0));
     }
   }
   return absl::OkStatus();
