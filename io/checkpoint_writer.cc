@@ -65,11 +65,11 @@ bool IsPlanned(const SafetensorsFile& file,
 
 }  // namespace
 
-absl::Status CheckpointWriter::Plan(const std::vector<TensorGroup>& groups,
+absl::Status CheckpointWriter::Plan(std::vector<TensorGroup> groups,
                                     int64_t max_shard_bytes) {
-  for (uint32_t g = 0; g < groups.size(); ++g) {
+  for (TensorGroup& group : groups) {
     int64_t group_bytes = 0;
-    for (const TensorSpec& spec : groups[g]) {
+    for (const TensorSpec& spec : group) {
       const absl::StatusOr<int64_t> bytes = BytesOf(spec);
       if (!bytes.ok()) return bytes.status();
       if (__builtin_add_overflow(group_bytes, *bytes, &group_bytes) ||
@@ -85,14 +85,15 @@ absl::Status CheckpointWriter::Plan(const std::vector<TensorGroup>& groups,
     Shard& shard = shards_.back();
     shard.missing_bytes += group_bytes;
     total_bytes_ += group_bytes;
-    for (const TensorSpec& spec : groups[g]) {
+    for (TensorSpec& spec : group) {
       const uint32_t index = static_cast<uint32_t>(shards_.size() - 1);
       if (!shard_of_.try_emplace(spec.name, index).second) {
         return absl::InvalidArgumentError(absl::StrCat(
             "tensor ", internal::Quote(spec.name), ": named twice"));
       }
-      shard.tensors.push_back(spec);
+      shard.tensors.push_back(std::move(spec));
     }
+    TensorGroup().swap(group);
   }
   if (shards_.empty()) shards_.emplace_back();
   for (size_t i = 0; i < shards_.size(); ++i) {
@@ -191,7 +192,7 @@ absl::Status CheckpointWriter::CheckSpace() const {
 }
 
 absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
-    const std::string& dir, const std::vector<TensorGroup>& groups,
+    const std::string& dir, std::vector<TensorGroup> groups,
     const CheckpointWriterOptions& options) {
   if (options.max_shard_bytes < 1) {
     return absl::InvalidArgumentError(
@@ -202,7 +203,7 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
   if (!folder.ok()) return folder.status();
   CheckpointWriter writer(*std::move(folder));
   writer.metadata_ = options.metadata;
-  absl::Status status = writer.Plan(groups, options.max_shard_bytes);
+  absl::Status status = writer.Plan(std::move(groups), options.max_shard_bytes);
   if (status.ok()) status = writer.CheckPlan(options);
   if (status.ok()) status = writer.TakeUpShards();
   if (status.ok()) status = writer.CheckSpace();

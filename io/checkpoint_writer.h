@@ -47,7 +47,7 @@ class CheckpointWriter {
   // plan; INVALID_ARGUMENT for what SafetensorsWriter refuses, and for a name
   // in two groups.
   static absl::StatusOr<CheckpointWriter> Create(
-      const std::string& dir, const std::vector<TensorGroup>& groups,
+      const std::string& dir, std::vector<TensorGroup> groups,
       const CheckpointWriterOptions& options = {});
 
   // File of each shard: model.safetensors when there is one shard,
@@ -80,8 +80,7 @@ class CheckpointWriter {
   };
 
   explicit CheckpointWriter(AtomicDirectory dir) : dir_(std::move(dir)) {}
-  absl::Status Plan(const std::vector<TensorGroup>& groups,
-                    int64_t max_shard_bytes);
+  absl::Status Plan(std::vector<TensorGroup> groups, int64_t max_shard_bytes);
   absl::Status CheckPlan(const CheckpointWriterOptions& options);
   absl::Status TakeUpShards();
   absl::Status CheckSpace() const;

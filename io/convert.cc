@@ -46,12 +46,15 @@ class Converter {
         done_(writer.resumed_bytes()) {}
 
   absl::Status Run(const ConvertTask& task) {
-    if (writer_.IsWritten(task.tensors[0].name)) return absl::OkStatus();
-    if (task.step == ConvertStep::kCopy) return Copy(task);
+    const absl::StatusOr<TensorGroup> tensors =
+        internal::TensorsOf(source_, options_, task);
+    if (!tensors.ok()) return tensors.status();
+    if (writer_.IsWritten(tensors->front().name)) return absl::OkStatus();
+    if (task.step == ConvertStep::kCopy) return Copy(*tensors);
     if (task.step == ConvertStep::kInt4) {
       const std::vector<int64_t> shape = {task.view.shape[0],
                                           task.view.shape[1]};
-      absl::Status s = Append(task.tensors[2].name, AsBytes(shape));
+      absl::Status s = Append((*tensors)[2].name, AsBytes(shape));
       if (!s.ok()) return s;
     }
     const int64_t rows = task.view.rows();
@@ -70,7 +73,7 @@ class Converter {
       absl::Status s = internal::ReadView(source_, task.view, row, count,
                                           absl::MakeSpan(values));
       if (!s.ok()) return s;
-      s = Encode(task, values, count, columns);
+      s = Encode(task.step, *tensors, values, count, columns);
       if (!s.ok()) {
         return absl::Status(
             s.code(), absl::StrCat("tensor ", internal::Quote(task.view.name),
@@ -90,9 +93,9 @@ class Converter {
     return absl::OkStatus();
   }
 
-  absl::Status Copy(const ConvertTask& task) {
+  absl::Status Copy(const TensorGroup& tensors) {
     std::vector<uint8_t> piece;
-    for (const TensorSpec& spec : task.tensors) {
+    for (const TensorSpec& spec : tensors) {
       int64_t bytes = BitsOf(spec.dtype);
       for (const int64_t extent : spec.shape) bytes *= extent;
       bytes /= 8;
@@ -107,17 +110,17 @@ class Converter {
     return absl::OkStatus();
   }
 
-  absl::Status Encode(const ConvertTask& task, const std::vector<float>& values,
-                      int64_t rows, int64_t columns) {
-    const TensorGroup& tensors = task.tensors;
+  absl::Status Encode(ConvertStep step, const TensorGroup& tensors,
+                      const std::vector<float>& values, int64_t rows,
+                      int64_t columns) {
     absl::Status s;
-    if (task.step == ConvertStep::kFloats) {
+    if (step == ConvertStep::kFloats) {
       codes_.resize(values.size() *
                     static_cast<size_t>(BitsOf(tensors[0].dtype) / 8));
       s = EncodeFloats(tensors[0].dtype, values, codes_.data());
       return s.ok() ? Append(tensors[0].name, codes_) : s;
     }
-    if (task.step == ConvertStep::kFp8) {
+    if (step == ConvertStep::kFp8) {
       codes_.resize(values.size());
       std::vector<float> scales(static_cast<size_t>(
           CeilDiv(rows, kFp8BlockSide) * CeilDiv(columns, kFp8BlockSide)));
@@ -126,7 +129,7 @@ class Converter {
       if (s.ok()) s = Append(tensors[0].name, codes_);
       return s.ok() ? Append(tensors[1].name, AsBytes(scales)) : s;
     }
-    if (task.step == ConvertStep::kInt4) {
+    if (step == ConvertStep::kInt4) {
       codes_.resize(static_cast<size_t>(rows * CeilDiv(columns, 8) * 4));
       std::vector<uint16_t> scales(
           static_cast<size_t>(rows * CeilDiv(columns, options_.int4_group)));
@@ -203,7 +206,12 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
   if (!plan.ok()) return plan.status();
   std::vector<TensorGroup> groups;
   groups.reserve(plan->tasks.size());
-  for (const ConvertTask& task : plan->tasks) groups.push_back(task.tensors);
+  for (const ConvertTask& task : plan->tasks) {
+    absl::StatusOr<TensorGroup> tensors =
+        internal::TensorsOf(**weights, options, task);
+    if (!tensors.ok()) return tensors.status();
+    groups.push_back(*std::move(tensors));
+  }
   CheckpointWriterOptions writing;
   writing.max_shard_bytes = options.max_shard_bytes;
   writing.resume = options.resume;
@@ -212,9 +220,8 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
       static_cast<int>(options.experts), " ", options.int4_group, " ",
       absl::StrJoin(options.only, ","), " from ", (*weights)->fingerprint());
   absl::StatusOr<CheckpointWriter> writer =
-      CheckpointWriter::Create(output, groups, writing);
+      CheckpointWriter::Create(output, std::move(groups), writing);
   if (!writer.ok()) return writer.status();
-  std::vector<TensorGroup>().swap(groups);
   Converter converter(**weights, options, *writer);
   for (const ConvertTask& task : plan->tasks) {
     if (absl::Status s = converter.Run(task); !s.ok()) return s;

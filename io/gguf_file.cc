@@ -17,15 +17,15 @@ absl::string_view ToString(GgmlType type) {
       return "F32";
     case GgmlType::kF16:
       return "F16";
-    case GgmlType::kQ4_0:
+    case GgmlType::kQ40:
       return "Q4_0";
-    case GgmlType::kQ4_1:
+    case GgmlType::kQ41:
       return "Q4_1";
-    case GgmlType::kQ8_0:
+    case GgmlType::kQ80:
       return "Q8_0";
-    case GgmlType::kQ4_K:
+    case GgmlType::kQ4K:
       return "Q4_K";
-    case GgmlType::kQ6_K:
+    case GgmlType::kQ6K:
       return "Q6_K";
     case GgmlType::kBF16:
       return "BF16";
@@ -39,12 +39,12 @@ int64_t BlockElements(GgmlType type) {
     case GgmlType::kF16:
     case GgmlType::kBF16:
       return 1;
-    case GgmlType::kQ4_0:
-    case GgmlType::kQ4_1:
-    case GgmlType::kQ8_0:
+    case GgmlType::kQ40:
+    case GgmlType::kQ41:
+    case GgmlType::kQ80:
       return 32;
-    case GgmlType::kQ4_K:
-    case GgmlType::kQ6_K:
+    case GgmlType::kQ4K:
+    case GgmlType::kQ6K:
       return 256;
   }
   return 1;
@@ -57,15 +57,15 @@ int64_t BlockBytes(GgmlType type) {
     case GgmlType::kF16:
     case GgmlType::kBF16:
       return 2;
-    case GgmlType::kQ4_0:
+    case GgmlType::kQ40:
       return 18;
-    case GgmlType::kQ4_1:
+    case GgmlType::kQ41:
       return 20;
-    case GgmlType::kQ8_0:
+    case GgmlType::kQ80:
       return 34;
-    case GgmlType::kQ4_K:
+    case GgmlType::kQ4K:
       return 144;
-    case GgmlType::kQ6_K:
+    case GgmlType::kQ6K:
       return 210;
   }
   return 1;

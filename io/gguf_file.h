@@ -20,11 +20,11 @@ namespace espalier {
 enum class GgmlType : uint32_t {
   kF32 = 0,
   kF16 = 1,
-  kQ4_0 = 2,
-  kQ4_1 = 3,
-  kQ8_0 = 8,
-  kQ4_K = 12,
-  kQ6_K = 14,
+  kQ40 = 2,
+  kQ41 = 3,
+  kQ80 = 8,
+  kQ4K = 12,
+  kQ6K = 14,
   kBF16 = 30,
 };
 absl::string_view ToString(GgmlType type);

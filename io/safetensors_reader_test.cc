@@ -384,6 +384,20 @@ TEST(SafetensorsHeaderTest, RandomBytesNeverCrash) {
   }
 }
 
+TEST(SafetensorsHeaderTest, CountsTheTensorsThatItAllocatesFor) {
+  std::string json = "{";
+  for (int64_t i = 0; i <= kMaxSafetensorsEntries; ++i) {
+    absl::StrAppend(&json, i > 0 ? "," : "", "\"", i,
+                    "\":{\"dtype\":\"U8\",\"shape\":[0],"
+                    "\"data_offsets\":[0,0]}");
+  }
+  json += "}";
+  ASSERT_LT(json.size(), static_cast<size_t>(kMaxSafetensorsHeaderBytes));
+  const auto header = ParseSafetensorsHeader(json, 0);
+  EXPECT_THAT(std::string(header.status().message()),
+              HasSubstr("more than 1000000 tensors"));
+}
+
 TEST_P(SafetensorsReaderTest, UnalignedDataIsCopied) {
   const auto file = Open(test::SafetensorsBytes(
       absl::StrCat("{", Entry("a", "U8", "[1]", 0, 1), ",",

@@ -40,6 +40,12 @@ int64_t ScaleRow(const WeightInfo& info, int64_t row) {
   }
 }
 
+bool IsFloatDType(SafetensorsDType dtype) {
+  return dtype == SafetensorsDType::kF64 || dtype == SafetensorsDType::kF32 ||
+         dtype == SafetensorsDType::kBF16 || dtype == SafetensorsDType::kF16 ||
+         dtype == SafetensorsDType::kF8E5M2;
+}
+
 absl::Status At(const std::string& name, const absl::Status& status) {
   return absl::Status(
       status.code(),
@@ -196,6 +202,93 @@ absl::Status WeightReader::ReadScales(const WeightInfo& info, int64_t first,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<int32_t>> WeightReader::ReadGroupIndex(
+    const WeightInfo& info) const {
+  std::vector<int32_t> index;
+  if (info.group_index.empty()) return index;
+  const auto values = ReadIntegers(info.group_index, info.columns());
+  if (!values.ok()) return values.status();
+  for (const int64_t value : *values) {
+    if (value < 0 || value >= GroupsOf(info)) {
+      return At(info.group_index,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "holds group ", value, " of ", GroupsOf(info))));
+    }
+    index.push_back(static_cast<int32_t>(value));
+  }
+  return index;
+}
+
+// [count, groups]; empty where the format has none. They are codes of their
+// own, packed along the rows.
+absl::StatusOr<std::vector<int32_t>> WeightReader::ReadZeroPoints(
+    const WeightInfo& info, int64_t start, int64_t count) const {
+  std::vector<int32_t> zeros;
+  if (info.zero_point.empty()) return zeros;
+  const int bits = info.format == WeightFormat::kInt8 ? 8 : 4;
+  const int64_t per_word = 32 / bits;
+  const int64_t groups = GroupsOf(info);
+  const int64_t first = start / per_word;
+  std::vector<uint32_t> words(static_cast<size_t>(
+      ((start + count - 1) / per_word - first + 1) * groups));
+  const Stored stored = Find(info.zero_point);
+  absl::Status status = stored.file->ReadBytes(
+      *stored.entry, first * groups * 4,
+      absl::MakeSpan(reinterpret_cast<uint8_t*>(words.data()),
+                     words.size() * 4));
+  if (!status.ok()) return status;
+  for (int64_t row = start; row < start + count; ++row) {
+    const uint32_t* word = words.data() + (row / per_word - first) * groups;
+    for (int64_t g = 0; g < groups; ++g) {
+      const uint32_t code =
+          word[g] >> (bits * static_cast<int>(row % per_word)) &
+          ((1u << bits) - 1);
+      zeros.push_back(static_cast<int32_t>(code) - (1 << (bits - 1)));
+    }
+  }
+  return zeros;
+}
+
+absl::Status WeightReader::DecodePacked(const WeightInfo& info, int64_t start,
+                                        int64_t count, const uint8_t* codes,
+                                        int64_t row_bytes, float* out) const {
+  const int64_t columns = info.columns();
+  const int64_t groups = GroupsOf(info);
+  const int64_t group = info.group == 0 ? columns : info.group;
+  const int64_t first = ScaleRow(info, start);
+  std::vector<float> scales;
+  absl::Status status = ReadScales(
+      info, first, ScaleRow(info, start + count - 1) - first + 1, scales);
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::vector<int32_t>> index = ReadGroupIndex(info);
+  if (!index.ok()) return index.status();
+  const absl::StatusOr<std::vector<int32_t>> zeros =
+      ReadZeroPoints(info, start, count);
+  if (!zeros.ok()) return zeros.status();
+  for (int64_t i = 0; i < count; ++i) {
+    const uint8_t* code = codes + i * row_bytes;
+    const float* scale =
+        scales.data() + (ScaleRow(info, start + i) - first) * groups;
+    float* result = out + i * columns;
+    switch (info.format) {
+      case WeightFormat::kMxfp4:
+      case WeightFormat::kNvfp4:
+        internal::DecodeE2m1Row(code, scale, columns, group, result);
+        break;
+      case WeightFormat::kInt4:
+      case WeightFormat::kInt8:
+        internal::DecodeIntRow(
+            info.format == WeightFormat::kInt8 ? 8 : 4, code, scale,
+            zeros->empty() ? nullptr : zeros->data() + i * groups,
+            index->empty() ? nullptr : index->data(), columns, group, result);
+        break;
+      default:
+        internal::DecodeE4m3Row(code, scale, columns, group, result);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WeightReader::DecodeRows(const WeightInfo& info, int64_t start,
                                       int64_t count,
                                       absl::Span<float> out) const {
@@ -215,76 +308,16 @@ absl::Status WeightReader::DecodeRows(const WeightInfo& info, int64_t start,
                                                absl::MakeSpan(codes));
   if (!status.ok()) return status;
   if (info.format == WeightFormat::kDense) {
+    if (!IsFloatDType(stored.entry->dtype)) {
+      return At(info.name,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "is ", espalier::Describe(*stored.entry), ", no float")));
+    }
     internal::FloatsFrom(stored.entry->dtype, codes.data(), count * columns,
                          out.data());
     return absl::OkStatus();
   }
-  std::vector<float> scales;
-  const int64_t first = ScaleRow(info, start);
-  status = ReadScales(info, first,
-                      ScaleRow(info, start + count - 1) - first + 1, scales);
-  if (!status.ok()) return status;
-  const int64_t groups = GroupsOf(info);
-  const int64_t group = info.group == 0 ? columns : info.group;
-  const int bits = info.format == WeightFormat::kInt8 ? 8 : 4;
-  std::vector<int32_t> index;
-  if (!info.group_index.empty()) {
-    const auto values = ReadIntegers(info.group_index, columns);
-    if (!values.ok()) return values.status();
-    for (const int64_t value : *values) {
-      if (value < 0 || value >= groups) {
-        return At(info.group_index, absl::InvalidArgumentError(absl::StrCat(
-                                        "group ", value, " of ", groups)));
-      }
-      index.push_back(static_cast<int32_t>(value));
-    }
-  }
-  // Zero points: codes of their own, packed along the rows.
-  const int64_t per_word = 32 / bits;
-  const int64_t zero_first = start / per_word;
-  std::vector<uint32_t> words;
-  if (!info.zero_point.empty()) {
-    const Stored zero = Find(info.zero_point);
-    words.resize(static_cast<size_t>(
-        ((start + count - 1) / per_word - zero_first + 1) * groups));
-    status = zero.file->ReadBytes(
-        *zero.entry, zero_first * groups * 4,
-        absl::MakeSpan(reinterpret_cast<uint8_t*>(words.data()),
-                       words.size() * 4));
-    if (!status.ok()) return status;
-  }
-  std::vector<int32_t> zeros(words.empty() ? 0 : static_cast<size_t>(groups));
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = start + i;
-    const uint8_t* code = codes.data() + i * row_bytes;
-    const float* scale = scales.data() + (ScaleRow(info, row) - first) * groups;
-    float* result = out.data() + i * columns;
-    switch (info.format) {
-      case WeightFormat::kMxfp4:
-      case WeightFormat::kNvfp4:
-        internal::DecodeE2m1Row(code, scale, columns, group, result);
-        break;
-      case WeightFormat::kInt4:
-      case WeightFormat::kInt8:
-        for (size_t g = 0; g < zeros.size(); ++g) {
-          const uint32_t word =
-              words[static_cast<size_t>(row / per_word - zero_first) *
-                        zeros.size() +
-                    g];
-          zeros[g] = static_cast<int32_t>(
-                         word >> (bits * static_cast<int>(row % per_word)) &
-                         ((1u << bits) - 1)) -
-                     (1 << (bits - 1));
-        }
-        internal::DecodeIntRow(
-            bits, code, scale, zeros.empty() ? nullptr : zeros.data(),
-            index.empty() ? nullptr : index.data(), columns, group, result);
-        break;
-      default:
-        internal::DecodeE4m3Row(code, scale, columns, group, result);
-    }
-  }
-  return absl::OkStatus();
+  return DecodePacked(info, start, count, codes.data(), row_bytes, out.data());
 }
 
 }  // namespace espalier

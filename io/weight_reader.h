@@ -94,7 +94,8 @@ class WeightReader {
 
   // Rows [start, start + count) of all slices, as f32, each value rounded once
   // (kNvfp4: the scale, then the value; dense f64: once). `out` has count *
-  // columns() elements. Reads the bytes of these rows and their scales only.
+  // columns() elements. INVALID_ARGUMENT for dense integers. Reads the bytes of
+  // these rows and their scales only.
   absl::Status DecodeRows(const WeightInfo& info, int64_t start, int64_t count,
                           absl::Span<float> out) const;
 
@@ -121,6 +122,14 @@ class WeightReader {
   absl::Status DescribePlain(WeightInfo& info) const;
   absl::StatusOr<std::vector<int64_t>> ReadIntegers(const std::string& name,
                                                     int64_t count) const;
+  absl::StatusOr<std::vector<int32_t>> ReadGroupIndex(
+      const WeightInfo& info) const;
+  absl::StatusOr<std::vector<int32_t>> ReadZeroPoints(const WeightInfo& info,
+                                                      int64_t start,
+                                                      int64_t count) const;
+  absl::Status DecodePacked(const WeightInfo& info, int64_t start,
+                            int64_t count, const uint8_t* codes,
+                            int64_t row_bytes, float* out) const;
   absl::Status ReadScales(const WeightInfo& info, int64_t first, int64_t count,
                           std::vector<float>& scales) const;
 

@@ -143,17 +143,24 @@ class Planner {
   }
 
   // Whether the stored tensors are just what packing would write the kind of.
-  bool IsSameFormat(const WeightView& view) const {
+  absl::StatusOr<bool> IsSameFormat(const WeightView& view) const {
     const SourceWeight& weight = SourceOf(view);
-    if (!IsWhole(view) || weight.stored.size() < 2) return false;
-    const std::string& codes = weight.stored[0].name;
+    if (!IsWhole(view) || !weight.copyable ||
+        weight.format == WeightFormat::kDense) {
+      return false;
+    }
+    const absl::StatusOr<TensorGroup> stored =
+        source_.StoredOf(view.pieces[0].weight);
+    if (!stored.ok()) return stored.status();
+    if (stored->size() < 2) return false;
+    const std::string& codes = stored->front().name;
     switch (options_.to) {
       case ConvertTarget::kFp8:
         return weight.format == WeightFormat::kFp8Block &&
-               weight.stored[1].name == absl::StrCat(codes, "_scale_inv");
+               (*stored)[1].name == absl::StrCat(codes, "_scale_inv");
       case ConvertTarget::kInt4:
         return weight.format == WeightFormat::kInt4 &&
-               weight.group == options_.int4_group && weight.stored.size() == 3;
+               weight.group == options_.int4_group && stored->size() == 3;
       case ConvertTarget::kMxfp4:
         return weight.format == WeightFormat::kMxfp4 &&
                absl::EndsWith(codes, gpt_oss_ ? "_blocks" : ".weight_packed");
@@ -173,7 +180,7 @@ class Planner {
             "; its experts can be laid out anew only as floats: convert to "
             "bf16"));
       }
-      return IsWhole(view) && !weight.stored.empty()
+      return IsWhole(view) && weight.copyable
                  ? Copy(std::move(view))
                  : Floats(std::move(view), weight.dtype);
     }
@@ -181,7 +188,9 @@ class Planner {
       return Floats(std::move(view), FloatType(options_.to));
     }
     if (IsSelected(view)) {
-      if (IsSameFormat(view)) {
+      const absl::StatusOr<bool> same = IsSameFormat(view);
+      if (!same.ok()) return same.status();
+      if (*same) {
         ++num_same_;
         return Copy(std::move(view));
       }
@@ -192,7 +201,7 @@ class Planner {
       dense_.push_back(std::string(absl::StripSuffix(view.name, ".weight")));
     }
     if (weight.format == WeightFormat::kDense && IsWhole(view) &&
-        !weight.stored.empty()) {
+        weight.copyable) {
       return Copy(std::move(view));
     }
     return Floats(std::move(view), weight.dtype);
@@ -200,16 +209,14 @@ class Planner {
 
   absl::Status Copy(WeightView view) {
     ++plan_.report.num_copied;
-    TensorGroup tensors = SourceOf(view).stored;
-    plan_.tasks.push_back(
-        {ConvertStep::kCopy, std::move(view), std::move(tensors)});
+    plan_.tasks.push_back({ConvertStep::kCopy, std::move(view)});
     return absl::OkStatus();
   }
 
   absl::Status Floats(WeightView view, Type dtype) {
     const SourceWeight& weight = SourceOf(view);
     if (weight.format == WeightFormat::kDense && weight.dtype == dtype &&
-        IsWhole(view) && !weight.stored.empty()) {
+        IsWhole(view) && weight.copyable) {
       return Copy(std::move(view));
     }
     ++(weight.format == WeightFormat::kDense ? plan_.report.num_cast
@@ -221,9 +228,7 @@ class Planner {
       std::swap(view.shape[1], view.shape[2]);
     }
     view.dtype = dtype;
-    TensorGroup tensors = {{view.name, dtype, view.shape}};
-    plan_.tasks.push_back(
-        {ConvertStep::kFloats, std::move(view), std::move(tensors)});
+    plan_.tasks.push_back({ConvertStep::kFloats, std::move(view)});
     return absl::OkStatus();
   }
 
@@ -245,43 +250,17 @@ class Planner {
       view.transposed = true;
       std::swap(view.shape[1], view.shape[2]);
     }
-    const int64_t out = view.rows();
-    const int64_t in = view.columns();
-    if (options_.to == ConvertTarget::kMxfp4 && in % 32 != 0) {
+    if (options_.to == ConvertTarget::kMxfp4 && view.columns() % 32 != 0) {
       return bad(
           "cannot be packed as mxfp4: the columns are no multiple of 32");
     }
-    const std::string& name = view.name;
-    TensorGroup tensors;
-    ConvertStep step = ConvertStep::kFp8;
-    if (options_.to == ConvertTarget::kFp8) {
-      tensors = {{name, Type::kF8E4M3, {out, in}},
-                 {absl::StrCat(name, "_scale_inv"),
-                  Type::kF32,
-                  {CeilDiv(out, kFp8BlockSide), CeilDiv(in, kFp8BlockSide)}}};
-    } else if (options_.to == ConvertTarget::kInt4) {
-      step = ConvertStep::kInt4;
-      tensors = {
-          {absl::StrCat(name, "_packed"), Type::kI32, {out, CeilDiv(in, 8)}},
-          {absl::StrCat(name, "_scale"),
-           Type::kBF16,
-           {out, CeilDiv(in, options_.int4_group)}},
-          {absl::StrCat(name, "_shape"), Type::kI64, {2}}};
-    } else if (blocks) {
-      step = ConvertStep::kBlocks;
-      tensors = {{absl::StrCat(name, "_blocks"),
-                  Type::kU8,
-                  {view.shape[0], view.shape[1], in / 32, 16}},
-                 {absl::StrCat(name, "_scales"),
-                  Type::kU8,
-                  {view.shape[0], view.shape[1], in / 32}}};
-    } else {
-      step = ConvertStep::kMxfp4;
-      tensors = {{absl::StrCat(name, "_packed"), Type::kU8, {out, in / 2}},
-                 {absl::StrCat(name, "_scale"), Type::kU8, {out, in / 32}}};
-    }
+    const ConvertStep step =
+        blocks                                ? ConvertStep::kBlocks
+        : options_.to == ConvertTarget::kFp8  ? ConvertStep::kFp8
+        : options_.to == ConvertTarget::kInt4 ? ConvertStep::kInt4
+                                              : ConvertStep::kMxfp4;
     ++plan_.report.num_packed;
-    plan_.tasks.push_back({step, std::move(view), std::move(tensors)});
+    plan_.tasks.push_back({step, std::move(view)});
     return absl::OkStatus();
   }
 
@@ -355,6 +334,46 @@ class Planner {
 };
 
 }  // namespace
+
+absl::StatusOr<TensorGroup> TensorsOf(const WeightSource& source,
+                                      const ConvertOptions& options,
+                                      const ConvertTask& task) {
+  const std::string& name = task.view.name;
+  const std::vector<int64_t>& shape = task.view.shape;
+  const int64_t out = task.view.rows();
+  const int64_t in = task.view.columns();
+  switch (task.step) {
+    case ConvertStep::kCopy:
+      return source.StoredOf(task.view.pieces[0].weight);
+    case ConvertStep::kFloats:
+      break;
+    case ConvertStep::kFp8:
+      return TensorGroup{
+          {name, Type::kF8E4M3, {out, in}},
+          {absl::StrCat(name, "_scale_inv"),
+           Type::kF32,
+           {CeilDiv(out, kFp8BlockSide), CeilDiv(in, kFp8BlockSide)}}};
+    case ConvertStep::kInt4:
+      return TensorGroup{
+          {absl::StrCat(name, "_packed"), Type::kI32, {out, CeilDiv(in, 8)}},
+          {absl::StrCat(name, "_scale"),
+           Type::kBF16,
+           {out, CeilDiv(in, options.int4_group)}},
+          {absl::StrCat(name, "_shape"), Type::kI64, {2}}};
+    case ConvertStep::kMxfp4:
+      return TensorGroup{
+          {absl::StrCat(name, "_packed"), Type::kU8, {out, in / 2}},
+          {absl::StrCat(name, "_scale"), Type::kU8, {out, in / 32}}};
+    case ConvertStep::kBlocks:
+      return TensorGroup{{absl::StrCat(name, "_blocks"),
+                          Type::kU8,
+                          {shape[0], shape[1], in / 32, 16}},
+                         {absl::StrCat(name, "_scales"),
+                          Type::kU8,
+                          {shape[0], shape[1], in / 32}}};
+  }
+  return TensorGroup{{name, task.view.dtype, shape}};
+}
 
 bool MatchesGlob(absl::string_view pattern, absl::string_view name) {
   // Greedy from the last star that was met: linear in both for one star.

@@ -28,8 +28,12 @@ enum class ConvertStep : uint8_t {
 struct ConvertTask {
   ConvertStep step = ConvertStep::kFloats;
   WeightView view;
-  TensorGroup tensors;
 };
+
+// The tensors that a task writes: codes first, then scales.
+absl::StatusOr<TensorGroup> TensorsOf(const WeightSource& source,
+                                      const ConvertOptions& options,
+                                      const ConvertTask& task);
 
 struct ConvertPlan {
   std::vector<ConvertTask> tasks;

@@ -102,14 +102,14 @@ void DecodeGgml(GgmlType type, const uint8_t* blocks, int64_t count,
   const int64_t bytes = BlockBytes(type);
   for (int64_t i = 0; i < count; i += elements, blocks += bytes) {
     switch (type) {
-      case GgmlType::kQ8_0:
+      case GgmlType::kQ80:
         DecodeQ8(blocks, out + i);
         break;
-      case GgmlType::kQ4_0:
-      case GgmlType::kQ4_1:
-        DecodeQ4(blocks, type == GgmlType::kQ4_1, out + i);
+      case GgmlType::kQ40:
+      case GgmlType::kQ41:
+        DecodeQ4(blocks, type == GgmlType::kQ41, out + i);
         break;
-      case GgmlType::kQ4_K:
+      case GgmlType::kQ4K:
         DecodeQ4K(blocks, out + i);
         break;
       default:

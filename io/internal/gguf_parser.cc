@@ -35,11 +35,11 @@ bool IsSupported(uint32_t type) {
   switch (static_cast<GgmlType>(type)) {
     case GgmlType::kF32:
     case GgmlType::kF16:
-    case GgmlType::kQ4_0:
-    case GgmlType::kQ4_1:
-    case GgmlType::kQ8_0:
-    case GgmlType::kQ4_K:
-    case GgmlType::kQ6_K:
+    case GgmlType::kQ40:
+    case GgmlType::kQ41:
+    case GgmlType::kQ80:
+    case GgmlType::kQ4K:
+    case GgmlType::kQ6K:
     case GgmlType::kBF16:
       return true;
   }

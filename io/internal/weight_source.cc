@@ -6,9 +6,9 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/io/gguf_checkpoint.h"
@@ -42,7 +42,7 @@ class FolderSource final : public WeightSource {
     for (const std::string& name : weight_reader_->Names()) {
       absl::StatusOr<WeightInfo> info = weight_reader_->Describe(name);
       if (!info.ok()) return info.status();
-      Add(*std::move(info));
+      Add(*info);
     }
     for (const SafetensorsFile& file : reader_.files()) {
       const absl::StatusOr<FileIdentity> identity = IdentityOf(file.path());
@@ -56,7 +56,32 @@ class FolderSource final : public WeightSource {
 
   absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
                         absl::Span<float> out) const override {
-    return weight_reader_->DecodeRows(infos_[weight], start, count, out);
+    absl::StatusOr<WeightInfo> info =
+        weight_reader_->Describe(weights_[weight].name);
+    if (!info.ok()) return info.status();
+    // Rows of one element: any number of them at a time.
+    if (info->format == WeightFormat::kDense && info->shape.size() <= 1) {
+      info->shape = {info->columns(), 1};
+    }
+    return weight_reader_->DecodeRows(*info, start, count, out);
+  }
+
+  absl::StatusOr<TensorGroup> StoredOf(size_t weight) const override {
+    const absl::StatusOr<WeightInfo> info =
+        weight_reader_->Describe(weights_[weight].name);
+    if (!info.ok()) return info.status();
+    TensorGroup tensors = {SpecOf(info->codes)};
+    for (const std::string& part : {info->scales, info->global_scale,
+                                    info->zero_point, info->group_index}) {
+      if (!part.empty()) tensors.push_back(SpecOf(part));
+    }
+    if (info->format == WeightFormat::kInt4 ||
+        info->format == WeightFormat::kInt8) {
+      absl::string_view base = info->codes;
+      absl::ConsumeSuffix(&base, "packed");
+      tensors.push_back(SpecOf(absl::StrCat(base, "shape")));
+    }
+    return tensors;
   }
 
   absl::Status ReadStored(const std::string& tensor, int64_t offset,
@@ -74,30 +99,16 @@ class FolderSource final : public WeightSource {
             std::vector<int64_t>(entry->shape.begin(), entry->shape.end())};
   }
 
-  void Add(WeightInfo info) {
+  void Add(const WeightInfo& info) {
     SourceWeight weight;
     weight.name = info.name;
     weight.shape = info.shape;
     weight.format = info.format;
     weight.group = info.group;
-    weight.stored.push_back(SpecOf(info.codes));
-    for (const std::string& part :
-         {info.scales, info.global_scale, info.zero_point, info.group_index}) {
-      if (!part.empty()) weight.stored.push_back(SpecOf(part));
-    }
     if (info.format == WeightFormat::kDense) {
-      weight.dtype = weight.stored[0].dtype;
+      weight.dtype = reader_.Find(info.codes)->dtype;
       weight.is_float = IsFloatType(weight.dtype);
-      // Rows of one element: any number of them at a time.
-      if (info.shape.size() <= 1) info.shape = {info.columns(), 1};
-    } else if (info.format == WeightFormat::kInt4 ||
-               info.format == WeightFormat::kInt8) {
-      const std::string shape = absl::StrCat(
-          absl::string_view(info.codes).substr(0, info.codes.size() - 6),
-          "shape");
-      weight.stored.push_back(SpecOf(shape));
     }
-    infos_.push_back(std::move(info));
     weights_.push_back(std::move(weight));
   }
 
@@ -122,7 +133,6 @@ class FolderSource final : public WeightSource {
 
   CheckpointReader reader_;
   std::optional<WeightReader> weight_reader_;
-  std::vector<WeightInfo> infos_;
 };
 
 class GgufSource final : public WeightSource {
@@ -133,6 +143,7 @@ class GgufSource final : public WeightSource {
       SourceWeight& source = weights_.emplace_back();
       source.name = weight.name;
       source.shape = weight.shape;
+      source.copyable = false;
       switch (checkpoint_.file().tensors()[weight.tensor].type) {
         case GgmlType::kF32:
           source.dtype = SafetensorsDType::kF32;
@@ -158,6 +169,9 @@ class GgufSource final : public WeightSource {
                         absl::Span<float> out) const override {
     return checkpoint_.DecodeRows(checkpoint_.weights()[weight], start, count,
                                   out);
+  }
+  absl::StatusOr<TensorGroup> StoredOf(size_t weight) const override {
+    return absl::UnimplementedError(weights_[weight].name);
   }
   absl::Status ReadStored(const std::string& tensor, int64_t /*offset*/,
                           absl::Span<uint8_t> /*out*/) const override {

@@ -11,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "espalier/io/checkpoint_writer.h"
 #include "espalier/io/json.h"
-#include "espalier/io/safetensors_writer.h"
 #include "espalier/io/weight_reader.h"
 
 namespace espalier::internal {
@@ -26,9 +26,8 @@ struct SourceWeight {
   WeightFormat format = WeightFormat::kDense;
   int64_t group = 0;
   bool is_float = true;  // false: only its bytes can be had
-  // Tensors that hold it as it is stored; empty where that has no meaning
-  // outside its file (GGUF).
-  std::vector<TensorSpec> stored;
+  // Whether the stored tensors mean something outside their file (GGUF: no).
+  bool copyable = true;
 };
 
 // A checkpoint as rows of f32, whatever it is stored in. Nothing of the
@@ -53,6 +52,9 @@ class WeightSource {
   // Rows [start, start + count).
   virtual absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
                                 absl::Span<float> out) const = 0;
+  // The tensors that hold a copyable weight as it is stored, codes first.
+  // Found again for each call: a large model has half a million of them.
+  virtual absl::StatusOr<TensorGroup> StoredOf(size_t weight) const = 0;
   // Bytes from `offset` of a stored tensor.
   virtual absl::Status ReadStored(const std::string& tensor, int64_t offset,
                                   absl::Span<uint8_t> out) const = 0;
