@@ -95,7 +95,7 @@ class TokenizerFixtureTest : public ::testing::TestWithParam<const char*> {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, TokenizerFixtureTest,
                          ::testing::Values("byte_level", "byte_fallback",
-                                           "sentence_piece"),
+                                           "metaspace", "sentence_piece"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(TokenizerFixtureTest, EqualsTheReferenceLibrary) {
@@ -366,8 +366,15 @@ TEST(TokenizerTest, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(Refusal("normalizer", R"({"type":"Replace","content":"x",
                         "pattern":{"Regex":"a"}})"),
               HasSubstr("pattern other than a String"));
-  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Metaspace"})"),
-              HasSubstr("\"Metaspace\""));
+  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Punctuation"})"),
+              HasSubstr("\"Punctuation\""));
+  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Metaspace",
+                        "replacement":"_","prepend_scheme":"last"})"),
+              HasSubstr("prepend_scheme is \"last\""));
+  EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Sequence","pretokenizers":[
+                        {"type":"Digits"},{"type":"Metaspace",
+                        "replacement":"_"}]})"),
+              HasSubstr("is Metaspace behind a Split"));
   EXPECT_THAT(Refusal("pre_tokenizer", R"({"type":"Split","pattern":
                         {"Regex":"a"},"behavior":"Removed"})"),
               HasSubstr("behavior is \"Removed\""));

@@ -62,7 +62,7 @@ class CharClass {
 
 struct CharTables {
   std::array<uint8_t, 0x110000 / 256> block{};
-  std::array<uint8_t, 256 * 256> value{};
+  std::array<uint8_t, size_t{256} * 256> value{};
 };
 extern const CharTables kCharTables;
 

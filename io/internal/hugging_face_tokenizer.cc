@@ -195,9 +195,9 @@ absl::StatusOr<std::vector<int32_t>> HuggingFaceTokenizer::Encode(
         ids.push_back(inner.id);
         continue;
       }
-      status =
-          call.Encode(normalized.substr(inner.begin, inner.end - inner.begin),
-                      options.drop_unknown, &ids);
+      status = call.Encode(
+          normalized.substr(inner.begin, inner.end - inner.begin),
+          stretch.begin == 0 && inner.begin == 0, options.drop_unknown, &ids);
       if (!status.ok()) return status;
     }
   }

@@ -1,5 +1,6 @@
 #include "espalier/io/internal/pre_tokenizer.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -42,11 +43,11 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Load(const JsonObject& tokenizer) {
 absl::Status PreTokenizer::Add(const JsonObject& json) {
   const absl::StatusOr<std::string> type = TypeOf(json);
   if (!type.ok()) return type.status();
-  if (byte_level_) {
+  if (byte_level_ || !space_.empty()) {
     return absl::UnimplementedError(
-        json.Error("type", absl::StrCat("is ", *type,
-                                        " behind ByteLevel, "
-                                        "which is not supported"))
+        json.Error("type", absl::StrCat("is ", *type, " behind ",
+                                        byte_level_ ? "ByteLevel" : "Metaspace",
+                                        ", which is not supported"))
             .message());
   }
   absl::Status status;
@@ -60,6 +61,10 @@ absl::Status PreTokenizer::Add(const JsonObject& json) {
     status = AddSplit(json);
   } else if (*type == "ByteLevel") {
     status = AddByteLevel(json);
+  } else if (*type == "Digits") {
+    status = AddDigits(json);
+  } else if (*type == "Metaspace") {
+    status = AddMetaspace(json);
   } else {
     return UnsupportedType(json);
   }
@@ -138,6 +143,73 @@ absl::Status PreTokenizer::AddByteLevel(const JsonObject& json) {
   return absl::OkStatus();
 }
 
+absl::Status PreTokenizer::AddDigits(const JsonObject& json) {
+  bool individual = false;
+  absl::Status status = json.GetOptional("individual_digits", &individual);
+  if (!status.ok()) return status;
+  return AddExpression(individual ? "\\p{N}" : "\\p{N}+");
+}
+
+absl::Status PreTokenizer::AddMetaspace(const JsonObject& json) {
+  if (!splitters_.empty()) {
+    return absl::UnimplementedError(
+        json.Error("type",
+                   "is Metaspace behind a Split, which is not supported")
+            .message());
+  }
+  return ParseMetaspace(json, &space_, &prepend_, &split_at_space_);
+}
+
+absl::Status ParseMetaspace(const JsonObject& json, std::string* space,
+                            PrependScheme* prepend, bool* split) {
+  bool add_prefix_space = true;
+  std::string scheme;
+  for (const absl::Status& status :
+       {json.Get("replacement", space), json.GetOptional("split", split),
+        json.GetOptional("prepend_scheme", &scheme),
+        json.GetOptional("add_prefix_space", &add_prefix_space)}) {
+    if (!status.ok()) return status;
+  }
+  json.Ignore("str_rep");  // the replacement again, in older files
+  if (space->empty()) return json.Error("replacement", "is empty");
+  if (scheme.empty()) scheme = add_prefix_space ? "always" : "never";
+  for (const auto& [name, value] :
+       {std::pair("always", PrependScheme::kAlways),
+        std::pair("first", PrependScheme::kFirst),
+        std::pair("never", PrependScheme::kNever)}) {
+    if (scheme != name) continue;
+    *prepend = value;
+    return absl::OkStatus();
+  }
+  return json.Error("prepend_scheme", absl::StrCat("is ", Quote(scheme)));
+}
+
+absl::Status PreTokenizer::SplitMetaspace(
+    absl::string_view text, bool at_start,
+    absl::FunctionRef<absl::Status(absl::string_view)> on_word) const {
+  const std::string spaced = ReplaceEvery(text, " ", space_);
+  const bool prepend = prepend_ == PrependScheme::kAlways ||
+                       (prepend_ == PrependScheme::kFirst && at_start);
+  std::string storage;
+  absl::string_view whole = spaced;
+  if (prepend && !absl::StartsWith(spaced, space_)) {
+    storage = absl::StrCat(space_, spaced);
+    whole = storage;
+  }
+  if (!split_at_space_) return on_word(whole);
+  // Each one begins a word.
+  for (size_t begin = 0; begin < whole.size();) {
+    const size_t behind = absl::StartsWith(whole.substr(begin), space_)
+                              ? begin + space_.size()
+                              : begin;
+    const size_t end = std::min(whole.find(space_, behind), whole.size());
+    absl::Status status = on_word(whole.substr(begin, end - begin));
+    if (!status.ok()) return status;
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PreTokenizer::SplitFrom(
     size_t step, absl::string_view text,
     absl::Span<const std::unique_ptr<PatternMatcher>> matchers,
@@ -179,9 +251,10 @@ absl::Status PreTokenizer::SplitFrom(
 }
 
 absl::Status PreTokenizer::Split(
-    absl::string_view text,
+    absl::string_view text, bool at_start,
     absl::FunctionRef<absl::Status(absl::string_view)> on_word) const {
   if (text.empty()) return absl::OkStatus();
+  if (!space_.empty()) return SplitMetaspace(text, at_start, on_word);
   std::string prefixed;
   if (add_prefix_space_ && text[0] != ' ') {
     prefixed = absl::StrCat(" ", text);

@@ -60,18 +60,18 @@ void AddKimi(std::vector<AddedToken>* tokens) {
 }
 
 constexpr TiktokenFamily kFamilies[] = {
-    {"gpt2", "GPT2Tokenizer", 50256, &kGpt2Expression, nullptr, "<|endoftext|>",
-     false, false, AddGpt2, 0},
-    {"cl100k", nullptr, 100256, &kLlama3Expression, nullptr, "<|endoftext|>",
-     false, false, AddCl100k, 0},
-    {"o200k", nullptr, 199998, &kO200kExpression, nullptr, "<|endoftext|>",
-     false, false, AddO200k, 0},
-    {"llama3", nullptr, 128000, &kLlama3Expression, "<|begin_of_text|>",
-     "<|end_of_text|>", true, false, AddLlama3, 0},
-    {"qwen", "QWenTokenizer", 151643, &kQwenExpression, nullptr,
-     "<|endoftext|>", false, false, AddQwen, 0},
-    {"kimi", "TikTokenTokenizer", 163584, &kKimiExpression, "[BOS]", "[EOS]",
-     false, true, AddKimi, 163840},
+    {"gpt2", "GPT2Tokenizer", &kGpt2Expression, nullptr, "<|endoftext|>",
+     AddGpt2, 50256, 0, false, false},
+    {"cl100k", nullptr, &kLlama3Expression, nullptr, "<|endoftext|>", AddCl100k,
+     100256, 0, false, false},
+    {"o200k", nullptr, &kO200kExpression, nullptr, "<|endoftext|>", AddO200k,
+     199998, 0, false, false},
+    {"llama3", nullptr, &kLlama3Expression, "<|begin_of_text|>",
+     "<|end_of_text|>", AddLlama3, 128000, 0, true, false},
+    {"qwen", "QWenTokenizer", &kQwenExpression, nullptr, "<|endoftext|>",
+     AddQwen, 151643, 0, false, false},
+    {"kimi", "TikTokenTokenizer", &kKimiExpression, "[BOS]", "[EOS]", AddKimi,
+     163584, 163840, false, true},
 };
 
 }  // namespace

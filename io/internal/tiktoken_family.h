@@ -17,18 +17,18 @@ namespace espalier::internal {
 struct TiktokenFamily {
   const char* name;
   const char* tokenizer_class;  // of tokenizer_config.json, may be null
-  int32_t num_ranks;            // of the released rank file
   const KnownExpression* expression;
   const char* bos_token;  // null where the family has none
   const char* eos_token;
+  void (*add_special)(std::vector<AddedToken>* tokens);
+  int32_t num_ranks;  // of the released rank file
+  // Ids up to this, where special tokens leave them free, are
+  // "<|reserved_token_ID|>"; 0 for none.
+  int32_t reserved_end;
   bool add_bos;  // in front of plain text, unless the config says otherwise
   // Kimi's tokenizer cuts text every 400,000 characters and runs of space or
   // no space after 25,000, before anything else.
   bool cuts_long_text;
-  void (*add_special)(std::vector<AddedToken>* tokens);
-  // Ids up to this, where special tokens leave them free, are
-  // "<|reserved_token_ID|>"; 0 for none.
-  int32_t reserved_end;
 };
 
 // Null when there is none.

@@ -189,7 +189,7 @@ absl::Status TiktokenTokenizer::EncodePiece(absl::string_view piece,
     }
     absl::Status status =
         call->Encode(piece.substr(stretch.begin, stretch.end - stretch.begin),
-                     options.drop_unknown, ids);
+                     /*at_start=*/false, options.drop_unknown, ids);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

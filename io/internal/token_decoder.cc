@@ -8,6 +8,7 @@
 
 #include "espalier/io/internal/byte_level.h"
 #include "espalier/io/internal/normalizer.h"
+#include "espalier/io/internal/pre_tokenizer.h"
 #include "espalier/io/internal/utf8.h"
 
 namespace espalier::internal {
@@ -119,6 +120,12 @@ absl::Status TokenDecoder::Add(const JsonObject& json) {
     if (status.ok() && step.pattern.empty()) {
       status = json.Error("content", "is empty");
     }
+  } else if (*type == "Metaspace") {
+    step.kind = Kind::kMetaspace;
+    PrependScheme prepend = PrependScheme::kAlways;
+    bool split = true;
+    status = ParseMetaspace(json, &step.pattern, &prepend, &split);
+    step.start = prepend == PrependScheme::kNever ? 0 : 1;
   } else {
     return UnsupportedType(json);
   }
@@ -147,6 +154,12 @@ std::string TokenDecoder::Decode(std::vector<std::string> tokens) const {
         break;
       case Kind::kFuse:
         tokens = {absl::StrJoin(tokens, "")};
+        break;
+      case Kind::kMetaspace:
+        for (size_t i = 0; i < tokens.size(); ++i) {
+          tokens[i] = ReplaceEvery(tokens[i], step.pattern,
+                                   i == 0 && step.start > 0 ? "" : " ");
+        }
         break;
       case Kind::kStrip:
         for (std::string& token : tokens) {

@@ -13,8 +13,8 @@
 namespace espalier::internal {
 
 // The "decoder" of a tokenizer.json: tokens back to text. Knows Sequence,
-// ByteLevel, Replace of a string, ByteFallback, Fuse and Strip; UNIMPLEMENTED
-// names the others. Thread-safe once loaded.
+// ByteLevel, Replace of a string, ByteFallback, Fuse, Strip and Metaspace;
+// UNIMPLEMENTED names the others. Thread-safe once loaded.
 class TokenDecoder {
  public:
   // `tokenizer` is the whole file's object.
@@ -25,12 +25,20 @@ class TokenDecoder {
   std::string Decode(std::vector<std::string> tokens) const;
 
  private:
-  enum class Kind { kByteLevel, kReplace, kByteFallback, kFuse, kStrip };
+  enum class Kind {
+    kByteLevel,
+    kReplace,
+    kByteFallback,
+    kFuse,
+    kStrip,
+    kMetaspace
+  };
   struct Step {
     Kind kind = Kind::kFuse;
-    std::string pattern;  // Replace; Strip: the character
+    std::string pattern;  // Replace, Metaspace; Strip: the character
     std::string content;
-    int start = 0;  // Strip: how many at most
+    int start = 0;  // Strip: how many at most; Metaspace: 1 when the first
+                    // token's spaces go
     int stop = 0;
   };
 

@@ -18,12 +18,13 @@ constexpr size_t kMaxKeptSymbols = size_t{1} << 16;
 
 WordEncoder::Call::~Call() { scratch_->TrimTo(kMaxKeptSymbols); }
 
-absl::Status WordEncoder::Call::Encode(absl::string_view text,
+absl::Status WordEncoder::Call::Encode(absl::string_view text, bool at_start,
                                        bool drop_unknown,
                                        std::vector<int32_t>* ids) {
-  return encoder_.pre_tokenizer_.Split(text, [&](absl::string_view word) {
-    return encoder_.bpe_.Encode(word, drop_unknown, &*scratch_, ids);
-  });
+  return encoder_.pre_tokenizer_.Split(
+      text, at_start, [&](absl::string_view word) {
+        return encoder_.bpe_.Encode(word, drop_unknown, &*scratch_, ids);
+      });
 }
 
 absl::Status CheckText(absl::string_view text) {

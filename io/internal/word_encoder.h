@@ -33,10 +33,11 @@ class WordEncoder {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // Appends the ids of `text`, valid UTF-8. Fails as Bpe::Encode does, or
+    // Appends the ids of `text`, valid UTF-8; `at_start` as for
+    // PreTokenizer::Split. Fails as Bpe::Encode does, or
     // RESOURCE_EXHAUSTED where splitting takes too many steps.
-    absl::Status Encode(absl::string_view text, bool drop_unknown,
-                        std::vector<int32_t>* ids);
+    absl::Status Encode(absl::string_view text, bool at_start,
+                        bool drop_unknown, std::vector<int32_t>* ids);
 
    private:
     const WordEncoder& encoder_;

@@ -201,6 +201,18 @@ def train_sentence_piece(path):
     os.remove(path[:-len(".model")] + ".vocab")
 
 
+def with_metaspace(tokenizer):
+    """The same vocabulary as newer files have it."""
+    data = json.loads(tokenizer.to_str())
+    data["normalizer"] = None
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Metaspace(prepend_scheme="first")])
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Metaspace(prepend_scheme="first"), decoders.ByteFallback()])
+    return tokenizer
+
+
 def main():
     if sys.argv[1] == "cases":
         count = int(sys.argv[4]) if len(sys.argv) > 4 else 2000
@@ -208,7 +220,9 @@ def main():
         write_cases(Tokenizer.from_file(sys.argv[2]), sys.argv[3], count, seed)
         return
     for name, tokenizer in (("byte_level", train_byte_level()),
-                            ("byte_fallback", train_byte_fallback())):
+                            ("byte_fallback", train_byte_fallback()),
+                            ("metaspace",
+                             with_metaspace(train_byte_fallback()))):
         directory = os.path.join(sys.argv[2], name)
         os.makedirs(directory, exist_ok=True)
         with open(os.path.join(directory, "tokenizer.json"), "w",

@@ -260,7 +260,11 @@ def ask(espalier, path, family, requests):
         if result.returncode not in (0, 3):
             raise RuntimeError("%s: exit %d" % (path, result.returncode))
         out.seek(0)
-        return [json.loads(line) for line in out]
+        answers = [json.loads(line) for line in out]
+    if len(answers) != len(requests):
+        raise RuntimeError("%s: %d answers to %d lines" %
+                           (path, len(answers), len(requests)))
+    return answers
 
 
 class Tally:
@@ -327,9 +331,10 @@ def check(espalier, path, family, count, seed):
         except UnicodeDecodeError as error:
             valid = "text is not UTF-8 at byte %d" % error.start
         refused.compare(data.hex(), answer.get("error"), valid)
-    print("%-28s %-20s encode %7d strings twice, %d differences; decode %7d, "
-          "%d; invalid UTF-8 %5d, %d%s" %
-          (name, peer.version, len(texts), encoded.differences, decoded.count,
+    print("%-28s %-20s encode %7d (each string twice), %d differences; "
+          "decode %7d, %d; invalid UTF-8 %5d, %d%s" %
+          (name, peer.version, encoded.count, encoded.differences,
+           decoded.count,
            decoded.differences, refused.count, refused.differences,
            "; the peer failed on %d" % encoded.failed
            if encoded.failed else ""), flush=True)
