@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "espalier/io/chat_sample.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/record_hash.h"
 #include "espalier/io/token_folder.h"
@@ -78,7 +79,11 @@ absl::StatusOr<DataSet> OpenDataSet(const std::string& tokenizer_dir,
   auto fingerprint = Fingerprint(tokenizer_dir);
   if (!fingerprint.ok()) return fingerprint.status();
   set.tokenizer_fingerprint = *std::move(fingerprint);
-  set.encoder = MakePlainEncoder(*set.tokenizer, config.plain);
+  ChatOptions chat = config.chat;
+  if (config.plain.train_prompt) chat.loss = ChatLoss::kAll;
+  set.encoder = MakeChatSampleEncoder(
+      LoadChatEncoder(tokenizer_dir, *set.tokenizer),
+      MakePlainEncoder(*set.tokenizer, config.plain), *set.tokenizer, chat);
   for (size_t i = 0; i < config.paths.size(); ++i) {
     auto source = OpenSource(config.paths[i], config, set);
     if (!source.ok()) return source.status();

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "espalier/io/chat.h"
 #include "espalier/io/data_stream.h"
 #include "espalier/io/sample.h"
 #include "espalier/io/tokenizer.h"
@@ -21,7 +22,8 @@ struct DataSetConfig {
   // The share of each path in the tokens; none: all are drawn from as one.
   std::vector<double> weights;
   RecordSourceOptions records;
-  PlainEncoderOptions plain;
+  PlainEncoderOptions plain;  // train_prompt: chats are trained whole, too
+  ChatOptions chat;
 };
 
 // Opened data: the groups of a DataStream, and what their samples need.

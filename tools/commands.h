@@ -37,6 +37,7 @@ void AddConvertLlama2c(CLI::App& app, int& exit_code);
 void AddInspect(CLI::App& app, int& exit_code);
 void AddVerify(CLI::App& app, int& exit_code);
 void AddTokenize(CLI::App& app, int& exit_code);
+void AddRender(CLI::App& app, int& exit_code);
 void AddShard(CLI::App& app, int& exit_code);
 void AddUnshard(CLI::App& app, int& exit_code);
 

@@ -19,6 +19,7 @@ int Run(int argc, char** argv) {
   espalier::tools::AddInspect(app, exit_code);
   espalier::tools::AddVerify(app, exit_code);
   espalier::tools::AddTokenize(app, exit_code);
+  espalier::tools::AddRender(app, exit_code);
   espalier::tools::AddShard(app, exit_code);
   espalier::tools::AddUnshard(app, exit_code);
   try {

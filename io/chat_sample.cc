@@ -1,0 +1,67 @@
+#include "espalier/io/chat_sample.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+
+namespace {
+
+TokenRole RoleOf(const std::string& role) {
+  if (role == "assistant") return TokenRole::kAssistant;
+  if (role == "user") return TokenRole::kUser;
+  if (role == "system" || role == "developer") return TokenRole::kSystem;
+  return TokenRole::kTool;
+}
+
+class ChatSampleEncoder final : public SampleEncoder {
+ public:
+  ChatSampleEncoder(absl::StatusOr<std::unique_ptr<ChatEncoder>> chat,
+                    std::unique_ptr<SampleEncoder> plain,
+                    const Tokenizer& tokenizer, const ChatOptions& options)
+      : chat_(std::move(chat)),
+        plain_(std::move(plain)),
+        tokenizer_(tokenizer),
+        options_(options) {}
+
+  absl::StatusOr<EncodedSample> Encode(const Example& example) const override {
+    if (example.kind != Example::Kind::kChat) return plain_->Encode(example);
+    if (!chat_.ok()) return chat_.status();
+    Chat chat;
+    chat.messages = example.messages;
+    chat.tools = example.tools;
+    auto encoded = (*chat_)->Encode(chat, options_);
+    if (!encoded.ok()) return encoded.status();
+    EncodedSample sample;
+    sample.ids = std::move(encoded->ids);
+    sample.weights = std::move(encoded->weights);
+    sample.roles.reserve(sample.ids.size());
+    for (size_t i = 0; i < sample.ids.size(); ++i) {
+      const int32_t message = encoded->messages[i];
+      sample.roles.push_back(
+          message < 0 || tokenizer_.IsSpecial(sample.ids[i])
+              ? TokenRole::kControl
+              : RoleOf(encoded->roles[static_cast<size_t>(message)]));
+    }
+    return sample;
+  }
+
+ private:
+  const absl::StatusOr<std::unique_ptr<ChatEncoder>> chat_;
+  const std::unique_ptr<SampleEncoder> plain_;
+  const Tokenizer& tokenizer_;
+  const ChatOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleEncoder> MakeChatSampleEncoder(
+    absl::StatusOr<std::unique_ptr<ChatEncoder>> chat,
+    std::unique_ptr<SampleEncoder> plain, const Tokenizer& tokenizer,
+    const ChatOptions& options) {
+  return std::make_unique<ChatSampleEncoder>(std::move(chat), std::move(plain),
+                                             tokenizer, options);
+}
+
+}  // namespace espalier

@@ -1,0 +1,24 @@
+#ifndef ESPALIER_IO_CHAT_SAMPLE_H_
+#define ESPALIER_IO_CHAT_SAMPLE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+#include "espalier/io/chat.h"
+#include "espalier/io/sample.h"
+
+namespace espalier {
+
+// Chat examples as `chat` lays them out, all others as `plain` does. Where
+// there is no layout, chat examples fail with its status. Control tokens have
+// the role kControl, other tokens that of their message. `tokenizer` outlives
+// the encoder.
+std::unique_ptr<SampleEncoder> MakeChatSampleEncoder(
+    absl::StatusOr<std::unique_ptr<ChatEncoder>> chat,
+    std::unique_ptr<SampleEncoder> plain, const Tokenizer& tokenizer,
+    const ChatOptions& options);
+
+}  // namespace espalier
+
+#endif  // ESPALIER_IO_CHAT_SAMPLE_H_
