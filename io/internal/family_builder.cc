@@ -127,6 +127,7 @@ void FamilyBuilder::SetExperts(int64_t num_experts, int64_t top_k) {
   facts_.top_k = top_k;
   std::vector<int32_t> experts;
   constexpr int64_t kMaxExperts = 1'000'000;
+  experts.reserve(static_cast<size_t>(std::min(num_experts, kMaxExperts)));
   for (int32_t e = 0; e < std::min(num_experts, kMaxExperts); ++e) {
     experts.push_back(e);
   }

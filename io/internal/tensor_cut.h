@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,10 @@ struct PieceGroup {
   int etp = -1;
 
   friend bool operator==(const PieceGroup&, const PieceGroup&) = default;
-  friend auto operator<=>(const PieceGroup&, const PieceGroup&) = default;
+  friend bool operator<(const PieceGroup& a, const PieceGroup& b) {
+    return std::tie(a.pp, a.ep, a.tp, a.tp_of, a.etp) <
+           std::tie(b.pp, b.ep, b.tp, b.tp_of, b.etp);
+  }
 };
 // "all", "pp00", "pp00-tp01of02", "pp03-ep12-etp00"
 std::string ToString(const PieceGroup& group);
