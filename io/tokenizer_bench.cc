@@ -18,6 +18,7 @@ namespace {
 
 // Paths of an environment variable, with colons between them.
 std::vector<std::string> PathsOf(const char* variable) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): before there is any other thread
   const char* value = std::getenv(variable);
   if (value == nullptr) return {};
   return absl::StrSplit(value, ':', absl::SkipEmpty());

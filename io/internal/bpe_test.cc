@@ -107,6 +107,7 @@ std::string Encode(const Bpe& bpe, const Vocabulary& vocabulary,
   const absl::Status status = bpe.Encode(word, false, scratch, &ids);
   if (!status.ok()) return status.ToString();
   std::vector<std::string> parts;
+  parts.reserve(ids.size());
   for (const int32_t id : ids) {
     parts.push_back(vocabulary.tokens[static_cast<size_t>(id)]);
   }
@@ -191,6 +192,7 @@ TEST(BpeTest, LongWordsTakeStepsInProportion) {
 
 TEST(BpeTest, RefusesRanksThatContradictThemselves) {
   std::vector<std::string> tokens;
+  tokens.reserve(256);
   for (int byte = 0; byte < 256; ++byte) {
     tokens.emplace_back(1, static_cast<char>(byte));
   }
