@@ -132,7 +132,7 @@ absl::StatusOr<AtomicDirectory> AtomicDirectory::CreatePartial(
   // From here on nothing is removed without Commit.
   result.lock_ = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (result.lock_ < 0) {
-    const absl::Status status = internal::SystemError("open", path);
+    absl::Status status = internal::SystemError("open", path);
     result.temporary_.clear();
     return status;
   }

@@ -135,8 +135,7 @@ TEST_F(CheckpointReaderTest, RefusesBrokenIndexJson) {
        {"", "[]", "1", "{}", "{\"weight_map\":[]}", "{\"weight_map\":null}",
         "{\"weight_map\":{\"a\":1}}", "{\"weight_map\":{\"a\":[\"s1\"]}}",
         "{\"weight_map\":{\"a\":{}}}", "{\"weight_map\":{},\"weight_map\":{}}",
-        "{\"weight_map\":{\"a\":\"s1.safetensors\",\"a\":"
-        "\"s1.safetensors\"}}",
+        R"({"weight_map":{"a":"s1.safetensors","a":"s1.safetensors"}})",
         "[{\"weight_map\":{}}]"}) {
     dir_.Write(kIndex, json);
     const auto reader = CheckpointReader::Open(dir_.path());

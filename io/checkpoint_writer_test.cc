@@ -26,6 +26,7 @@ using ::testing::HasSubstr;
 // `count` groups of two tensors, 8 + 4 bytes each.
 std::vector<TensorGroup> Groups(int count) {
   std::vector<TensorGroup> groups;
+  groups.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     groups.push_back(
         {{absl::StrCat("t", i, ".codes"), SafetensorsDType::kU8, {2, 4}},
@@ -227,6 +228,7 @@ TEST_F(CheckpointWriterTest, RefusesWhenASmallDiskIsShort) {
       CheckpointWriter::Create(disk + "/one", {groups[0]}, options_);
   const auto files =
       one.ok() ? FilesOf(disk + "/out.partial") : std::vector<std::string>{"?"};
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): of this moment
   const absl::Status status = writer.status();
   umount2(disk.c_str(), MNT_DETACH);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;

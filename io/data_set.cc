@@ -108,7 +108,7 @@ absl::StatusOr<PackReport> PackDataSet(const DataSet& set,
       for (int64_t i = 0; i < source->size(); ++i) {
         const auto sample = source->Get(i);
         if (sample.ok()) {
-          const absl::Status added = writer->Add(*sample);
+          absl::Status added = writer->Add(*sample);
           if (!added.ok()) return added;
           continue;
         }
@@ -121,7 +121,7 @@ absl::StatusOr<PackReport> PackDataSet(const DataSet& set,
       }
     }
   }
-  if (const absl::Status status = writer->Finish(); !status.ok()) return status;
+  if (absl::Status status = writer->Finish(); !status.ok()) return status;
   report.num_samples = writer->num_samples();
   report.num_tokens = writer->num_tokens();
   return report;

@@ -188,7 +188,7 @@ const DataReport& DataStream::report() const { return impl_->report; }
 
 absl::StatusOr<std::unique_ptr<DataStream>> DataStream::Create(
     std::vector<DataGroup> groups, const DataStreamOptions& options) {
-  if (const absl::Status status = CheckOptions(groups, options); !status.ok()) {
+  if (absl::Status status = CheckOptions(groups, options); !status.ok()) {
     return status;
   }
   return std::unique_ptr<DataStream>(

@@ -94,7 +94,7 @@ absl::Status ExampleParser::CheckMessages(const JsonValue& messages,
       return Wrong(at, &(*array)[i], "an object");
     }
     std::string role;
-    const absl::Status status =
+    absl::Status status =
         GetString((*array)[i], absl::StrCat(at, "."), "role", &role);
     if (!status.ok()) return status;
   }
@@ -132,12 +132,12 @@ absl::StatusOr<Example> ExampleParser::PromptCompletion(
     messages.insert(messages.end(), rest.begin(), rest.end());
     example.kind = Example::Kind::kChat;
     example.messages = JsonValue(std::move(messages));
-    if (const absl::Status status = CheckMessages(
+    if (absl::Status status = CheckMessages(
             example.messages, absl::StrCat(prompt, " + ", completion));
         !status.ok()) {
       return status;
     }
-    if (const absl::Status status = ReadTools(&example); !status.ok()) {
+    if (absl::Status status = ReadTools(&example); !status.ok()) {
       return status;
     }
     return example;
@@ -205,7 +205,7 @@ absl::StatusOr<Example> ExampleParser::Conversations() const {
   JsonValue::Array messages;
   if (Has("system")) {
     std::string system;
-    const absl::Status status = GetString(record_, "", "system", &system);
+    absl::Status status = GetString(record_, "", "system", &system);
     if (!status.ok()) return status;
     if (!system.empty()) messages.push_back(Message("system", system));
   }
@@ -218,7 +218,7 @@ absl::StatusOr<Example> ExampleParser::Conversations() const {
   Example example;
   example.kind = Example::Kind::kChat;
   example.messages = JsonValue(std::move(messages));
-  if (const absl::Status status = ReadTools(&example); !status.ok()) {
+  if (absl::Status status = ReadTools(&example); !status.ok()) {
     return status;
   }
   return example;
@@ -277,7 +277,7 @@ absl::StatusOr<Example> ExampleParser::Parse(const ExampleFields& fields) {
   if (Has("instruction") && Has("output")) return Instruction();
   if (Has("text")) {
     Example example;
-    const absl::Status status = GetString(record_, "", "text", &example.text);
+    absl::Status status = GetString(record_, "", "text", &example.text);
     if (!status.ok()) return status;
     return example;
   }

@@ -76,6 +76,7 @@ int CountDifferences(const std::string& path, int* num_cases,
     if (!output.ok() && absl::IsUnimplemented(output.status())) {
       if (text != nullptr) {
         ++*num_refused;
+        // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread changes it
         if (std::getenv("ESPALIER_JINJA_SHOW") != nullptr) {
           ADD_FAILURE() << source << "\n" << output.status();
         }
@@ -111,6 +112,7 @@ TEST(JinjaTest, EqualsTheReferenceOnEveryConstruct) {
 }
 
 TEST(JinjaTest, EqualsTheReferenceOnGeneratedCases) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread changes the environment
   const char* path = std::getenv("ESPALIER_JINJA_CASES");
   if (path == nullptr) {
     GTEST_SKIP() << "ESPALIER_JINJA_CASES names no file of "

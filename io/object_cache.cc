@@ -58,7 +58,7 @@ absl::StatusOr<std::unique_ptr<ObjectCache>> ObjectCache::Create(
         absl::StrCat("cache: max_bytes is ", max_bytes, ", expected >= 0"));
   }
   for (const char* part : {"objects", "trees"}) {
-    const absl::Status status = MakeFolder(internal::JoinPath(dir, part));
+    absl::Status status = MakeFolder(internal::JoinPath(dir, part));
     if (!status.ok()) return status;
   }
   return std::unique_ptr<ObjectCache>(
@@ -137,10 +137,10 @@ absl::StatusOr<std::string> ObjectCache::GetObject(const std::string& bucket,
   }
   const std::string part = absl::StrCat(path, ".", getpid(), ".part");
   unlink(part.c_str());
-  const absl::Status fetched = store_.Fetch(bucket, object, part);
+  absl::Status fetched = store_.Fetch(bucket, object, part);
   if (!fetched.ok()) return fetched;
   if (rename(part.c_str(), path.c_str()) != 0) {
-    const absl::Status status = internal::SystemError("rename", part);
+    absl::Status status = internal::SystemError("rename", part);
     unlink(part.c_str());
     return status;
   }
@@ -191,7 +191,7 @@ absl::StatusOr<std::string> ObjectCache::Get(const ObjectUrl& url) {
       return absl::DataLossError(
           absl::StrCat(url.ToString(), ": the listing holds ", object.key));
     }
-    const absl::Status status = CheckKey(object.key.substr(prefix.size()));
+    absl::Status status = CheckKey(object.key.substr(prefix.size()));
     if (!status.ok()) return status;
     absl::StrAppend(&names, NameOf(url.bucket, object), "\n");
   }

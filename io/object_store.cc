@@ -46,7 +46,7 @@ absl::StatusOr<std::string> FileDigest(const std::string& path,
                                          static_cast<int64_t>(buffer.size()));
     const auto part =
         absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(count));
-    const absl::Status read = file->ReadAt(at, part);
+    absl::Status read = file->ReadAt(at, part);
     if (!read.ok()) return read;
     EVP_DigestUpdate(context.get(), part.data(), part.size());
     at += count;
@@ -175,7 +175,7 @@ class ObjectStore::Impl {
   absl::StatusOr<HttpRequest> Run(HttpRequest request) {
     std::vector<HttpRequest> requests;
     requests.push_back(std::move(request));
-    const absl::Status status = http.Run(requests);
+    absl::Status status = http.Run(requests);
     if (!status.ok()) return status;
     return std::move(requests[0]);
   }
@@ -284,7 +284,7 @@ absl::StatusOr<std::vector<ObjectInfo>> ObjectStore::List(
     const auto page = impl_->Run(std::move(request));
     if (!page.ok()) return page.status();
     const std::string before = next;
-    const absl::Status status = impl_->ReadPage(bucket, *page, &objects, &next);
+    absl::Status status = impl_->ReadPage(bucket, *page, &objects, &next);
     if (!status.ok()) return status;
     if (!next.empty() && next == before) {
       return absl::DataLossError(absl::StrCat("s3://", bucket, "/", prefix,

@@ -262,8 +262,7 @@ TEST_F(ObjectStoreTest, FaultsThatStayAreNamedAndLeaveNothing) {
         return request.headers.count("range") > 0;
       };
     }
-    const absl::Status status =
-        Store()->Fetch("bucket", object, dir_.Path("f"));
+    absl::Status status = Store()->Fetch("bucket", object, dir_.Path("f"));
     EXPECT_FALSE(std::filesystem::exists(dir_.Path("f")));
     return status;
   };

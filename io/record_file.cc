@@ -116,7 +116,7 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
     format = *detected;
   }
   auto impl = std::make_unique<Impl>(*std::move(file), format, options);
-  if (const absl::Status status = impl->Index(); !status.ok()) return status;
+  if (absl::Status status = impl->Index(); !status.ok()) return status;
   return std::unique_ptr<RecordFile>(new RecordFile(std::move(impl)));
 }
 
@@ -137,7 +137,7 @@ absl::StatusOr<Record> RecordFile::Read(int64_t index) const {
   Record record;
   record.line = span->line;
   record.bytes.resize(static_cast<size_t>(bytes));
-  const absl::Status status = impl_->file.ReadAt(
+  absl::Status status = impl_->file.ReadAt(
       span->begin,
       absl::MakeSpan(reinterpret_cast<uint8_t*>(record.bytes.data()),
                      record.bytes.size()));

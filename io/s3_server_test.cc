@@ -31,6 +31,7 @@ using ::testing::HasSubstr;
 class S3ServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread changes the environment
     const char* python = std::getenv("ESPALIER_ORACLE_PYTHON");
     if (python == nullptr) {
       GTEST_SKIP() << "ESPALIER_ORACLE_PYTHON is not set: no S3 server";

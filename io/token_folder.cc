@@ -110,8 +110,7 @@ class TokenFolderSource final : public SampleSource {
       return ReadValues(shard.file, *shard.weights, begin, weights);
     }
     std::vector<uint8_t> bytes(weights->size());
-    const absl::Status status =
-        ReadValues(shard.file, *shard.weights, begin, &bytes);
+    absl::Status status = ReadValues(shard.file, *shard.weights, begin, &bytes);
     std::copy(bytes.begin(), bytes.end(), weights->begin());
     return status;
   }
@@ -162,8 +161,7 @@ absl::StatusOr<TokenShard> OpenShard(const std::string& path,
   shard.weights = *weights;
   shard.hashes = *hashes;
   shard.offsets.resize(static_cast<size_t>(num_samples) + 1);
-  const absl::Status read =
-      ReadValues(shard.file, **offsets, 0, &shard.offsets);
+  absl::Status read = ReadValues(shard.file, **offsets, 0, &shard.offsets);
   if (!read.ok()) return read;
   if (shard.offsets.front() != 0 || shard.offsets.back() != num_tokens ||
       !std::is_sorted(shard.offsets.begin(), shard.offsets.end())) {

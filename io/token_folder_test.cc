@@ -36,7 +36,7 @@ absl::Status Write(const std::string& dir,
   auto writer = TokenFolderWriter::Create(dir, "tok", 200, /*shard_tokens=*/9);
   if (!writer.ok()) return writer.status();
   for (const EncodedSample& sample : samples) {
-    const absl::Status status = writer->Add(sample);
+    absl::Status status = writer->Add(sample);
     if (!status.ok()) return status;
   }
   return writer->Finish();

@@ -31,7 +31,7 @@ absl::StatusOr<absl::string_view> ByteStream::Peek() {
     at_ = 0;
     end_ = static_cast<size_t>(std::min<int64_t>(
         file_.size() - offset_, static_cast<int64_t>(buffer_.size())));
-    const absl::Status read =
+    absl::Status read =
         file_.ReadAt(offset_, absl::MakeSpan(buffer_).subspan(0, end_));
     if (!read.ok()) return read;
   }
@@ -72,7 +72,7 @@ absl::Status RecordScanner::Start() {
 
 absl::StatusOr<bool> RecordScanner::Next(RecordSpan* span) {
   if (at_start_) {
-    if (const absl::Status status = Start(); !status.ok()) return status;
+    if (absl::Status status = Start(); !status.ok()) return status;
   }
   switch (format_) {
     case RecordFormat::kJsonl:
@@ -216,7 +216,7 @@ absl::StatusOr<bool> RecordScanner::NextElement(RecordSpan* span) {
   first_ = false;
   span->begin = stream_.offset();
   span->line = line_;
-  if (const absl::Status status = SkipValue(); !status.ok()) return status;
+  if (absl::Status status = SkipValue(); !status.ok()) return status;
   span->end = stream_.offset();
   if (span->begin == span->end)
     return Error("an element of the array is missing");
