@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<DataStream>> DataStream::Create(
 }
 
 absl::StatusOr<bool> DataStream::Next(Pack* pack) {
-  const auto more = impl_->Fill();
+  auto more = impl_->Fill();
   if (!more.ok() || !*more) return more;
   *pack = std::move(impl_->ready.front());
   impl_->ready.erase(impl_->ready.begin());

@@ -126,7 +126,7 @@ absl::Status ObjectCache::MakeRoom(const std::string& bucket,
 absl::StatusOr<std::string> ObjectCache::GetObject(const std::string& bucket,
                                                    const ObjectInfo& object) {
   const std::string name = NameOf(bucket, object);
-  const std::string path =
+  std::string path =
       internal::JoinPath(internal::JoinPath(dir_, "objects"), name);
   in_use_.insert(name);
   struct stat info {};
@@ -160,8 +160,7 @@ absl::StatusOr<std::string> ObjectCache::Get(const ObjectUrl& url) {
       // Under its own name, since names tell formats.
       const std::string tree = internal::JoinPath(
           internal::JoinPath(dir_, "trees"), NameOf(url.bucket, *object));
-      const std::string link =
-          internal::JoinPath(tree, internal::BaseName(url.key));
+      std::string link = internal::JoinPath(tree, internal::BaseName(url.key));
       status = MakeFolder(tree);
       if (!status.ok()) return status;
       if (symlink(path->c_str(), link.c_str()) != 0 && errno != EEXIST) {
@@ -203,7 +202,7 @@ absl::StatusOr<std::string> ObjectCache::Get(const ObjectUrl& url) {
     if (!path.ok()) return path.status();
     paths.push_back(*path);
   }
-  const std::string tree = internal::JoinPath(
+  std::string tree = internal::JoinPath(
       internal::JoinPath(dir_, "trees"),
       absl::StrFormat("%016x%016x", internal::RecordHash(prefix + "\n" + names),
                       internal::RecordHash(names)));

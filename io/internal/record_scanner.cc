@@ -117,7 +117,7 @@ absl::StatusOr<bool> RecordScanner::NextLine(Line* line) {
 absl::StatusOr<bool> RecordScanner::NextJsonLine(RecordSpan* span) {
   Line line;
   while (true) {
-    const auto more = NextLine(&line);
+    auto more = NextLine(&line);
     if (!more.ok() || !*more) return more;
     if (line.blank) continue;
     *span = {line.begin, line.end, line_ - 1};
