@@ -210,7 +210,7 @@ JinjaValue JinjaMachine::EvalNode(const JinjaExpr& expr) {
     case Op::kNegative:
       return Negate(runtime_, operand(0));
     case Op::kPositive: {
-      const JinjaValue value = operand(0);
+      JinjaValue value = operand(0);
       if (value.is_integral()) return JinjaValue::Int(value.integer());
       if (!value.is_number() && runtime_.IsDefined(value)) {
         runtime_.Fail("a ", value.type_name(), " has no sign");

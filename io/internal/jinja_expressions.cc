@@ -249,7 +249,8 @@ JinjaExprPtr JinjaParser::Unary(bool with_filter) {
     expr = Primary();
   }
   expr = Postfix(std::move(expr));
-  return with_filter ? Filters(std::move(expr)) : std::move(expr);
+  if (with_filter) expr = Filters(std::move(expr));
+  return expr;
 }
 
 JinjaExprPtr JinjaParser::Primary() {
