@@ -1,7 +1,6 @@
 #include "espalier/io/atomic_file.h"
 
 #include <fcntl.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "espalier/io/internal/disk_space.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/sync.h"
 
@@ -20,36 +20,18 @@ namespace {
 
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 
-// Free bytes for this user in the file system of `path`; -1 if unknown.
-int64_t FreeBytes(const std::string& path) {
-  struct statvfs status = {};
-  if (statvfs(path.c_str(), &status) != 0) return -1;
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<int64_t>(status.f_bavail),
-                             static_cast<int64_t>(status.f_frsize), &bytes)) {
-    return -1;
-  }
-  return bytes;
-}
-
-absl::Status NoSpace(const std::string& path, int64_t bytes) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "cannot write ", path, ": needs ", bytes, " bytes of disk space, ",
-      FreeBytes(internal::DirName(path)), " are free"));
-}
-
 // Takes the space of the whole file, or finds out that it is not there.
 absl::Status TakeSpace(int file, const std::string& path, int64_t bytes) {
   if (bytes == 0 || fallocate(file, 0, 0, bytes) == 0) {
     return absl::OkStatus();
   }
-  if (errno == ENOSPC || errno == EFBIG) return NoSpace(path, bytes);
+  if (errno == ENOSPC || errno == EFBIG) {
+    return internal::NoSpaceError(internal::DirName(path), path, bytes);
+  }
   if (errno != EOPNOTSUPP && errno != ENOSYS) {
     return internal::SystemError("take disk space for", path);
   }
-  const int64_t free_bytes = FreeBytes(internal::DirName(path));
-  if (free_bytes >= 0 && free_bytes < bytes) return NoSpace(path, bytes);
-  return absl::OkStatus();
+  return internal::CheckSpace(internal::DirName(path), path, bytes);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "espalier/io/checkpoint_writer.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
+#include "espalier/io/internal/disk_space.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/json_text.h"
 #include "espalier/io/internal/text.h"
@@ -177,18 +176,7 @@ absl::Status CheckpointWriter::CheckSpace() const {
       needed += kHeaderSlack + static_cast<int64_t>(spec.name.size());
     }
   }
-  struct statvfs status = {};
-  int64_t free_bytes = 0;
-  if (statvfs(dir_.path().c_str(), &status) != 0 ||
-      __builtin_mul_overflow(static_cast<int64_t>(status.f_bavail),
-                             static_cast<int64_t>(status.f_frsize),
-                             &free_bytes) ||
-      free_bytes >= needed) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("cannot write ", dir_.target(), ": needs ", needed,
-                   " bytes of disk space, ", free_bytes, " are free"));
+  return internal::CheckSpace(dir_.path(), dir_.target(), needed);
 }
 
 absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(

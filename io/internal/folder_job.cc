@@ -1,7 +1,5 @@
 #include "espalier/io/internal/folder_job.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
@@ -13,6 +11,7 @@
 
 #include "espalier/io/atomic_file.h"
 #include "espalier/io/content_hash.h"
+#include "espalier/io/internal/disk_space.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/sync.h"
 
@@ -38,21 +37,6 @@ void RemoveTemporaries(const std::string& root) {
   for (const std::filesystem::path& path : found) {
     std::filesystem::remove(path, error);
   }
-}
-
-absl::Status CheckSpace(const std::string& dir, int64_t needed) {
-  struct statvfs status = {};
-  int64_t free_bytes = 0;
-  if (statvfs(dir.c_str(), &status) != 0 ||
-      __builtin_mul_overflow(static_cast<int64_t>(status.f_bavail),
-                             static_cast<int64_t>(status.f_frsize),
-                             &free_bytes) ||
-      free_bytes >= needed) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("cannot write ", dir, ": needs ", needed,
-                   " bytes of disk space, ", free_bytes, " are free"));
 }
 
 }  // namespace
@@ -82,7 +66,7 @@ absl::StatusOr<FolderJob> FolderJob::Begin(
   for (const auto& [name, bytes] : files) {
     if (!std::filesystem::exists(job.Path(name), error)) needed += bytes;
   }
-  absl::Status status = CheckSpace(job.dir_.path(), needed);
+  absl::Status status = CheckSpace(job.dir_.path(), job.dir_.target(), needed);
   if (!taken_up && !status.ok()) {
     std::filesystem::remove(job.dir_.path(), error);  // only when empty
   }

@@ -51,18 +51,6 @@ const JinjaString* TextOf(JinjaRuntime& runtime, absl::string_view what,
   return nullptr;
 }
 
-bool IntOf(JinjaRuntime& runtime, absl::string_view what,
-           const JinjaValue& value, int64_t* out) {
-  if (value.is_integral()) {
-    *out = value.integer();
-    return true;
-  }
-  if (runtime.IsDefined(value)) {
-    runtime.Fail(what, " needs an int, got a ", value.type_name());
-  }
-  return false;
-}
-
 // Methods without arguments.
 template <typename Fn>
 JinjaValue Plain(JinjaRuntime& runtime, const JinjaArguments& arguments,
@@ -354,6 +342,7 @@ JinjaValue View(JinjaRuntime& runtime, const JinjaValue& self,
     return {};
   }
   std::vector<JinjaValue> items;
+  items.reserve(members.size());
   for (const auto& [key, value] : members) {
     items.push_back(name == "dict_keys"     ? key
                     : name == "dict_values" ? value

@@ -362,7 +362,7 @@ std::string FloatRepr(double value) {
                     std::string(static_cast<size_t>(exponent + 1 - count), '0'),
                     ".0");
   } else {
-    const size_t point = static_cast<size_t>(exponent + 1);
+    const size_t point = static_cast<size_t>(exponent) + 1;
     absl::StrAppend(&out, digits.substr(0, point), ".", digits.substr(point));
   }
   return out;

@@ -41,6 +41,18 @@ bool JinjaRuntime::SpendText(size_t bytes) {
   return true;
 }
 
+bool IntOf(JinjaRuntime& runtime, absl::string_view what,
+           const JinjaValue& value, int64_t* out) {
+  if (value.is_integral()) {
+    *out = value.integer();
+    return true;
+  }
+  if (runtime.IsDefined(value)) {
+    runtime.Fail(what, " needs an int, got a ", value.type_name());
+  }
+  return false;
+}
+
 bool Bind(JinjaRuntime& runtime, absl::string_view what,
           std::initializer_list<absl::string_view> names, size_t num_required,
           const JinjaArguments& arguments, JinjaBound* bound) {

@@ -86,6 +86,10 @@ bool Bind(JinjaRuntime& runtime, absl::string_view what,
           std::initializer_list<absl::string_view> names, size_t num_required,
           const JinjaArguments& arguments, JinjaBound* bound);
 
+// An argument that has to be an int; fails, naming `what`, on others.
+bool IntOf(JinjaRuntime& runtime, absl::string_view what,
+           const JinjaValue& value, int64_t* out);
+
 // Something a template can call.
 struct JinjaFunctionObject : JinjaObject {
   virtual JinjaValue Call(JinjaRuntime& runtime,

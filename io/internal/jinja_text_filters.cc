@@ -24,18 +24,6 @@ JinjaString TextOf(JinjaRuntime& runtime, const JinjaValue& value) {
   return text;
 }
 
-bool IntOf(JinjaRuntime& runtime, absl::string_view what,
-           const JinjaValue& value, int64_t* out) {
-  if (value.is_integral()) {
-    *out = value.integer();
-    return true;
-  }
-  if (runtime.IsDefined(value)) {
-    runtime.Fail(what, " needs an int, got a ", value.type_name());
-  }
-  return false;
-}
-
 JinjaValue Upper(JinjaRuntime& runtime, const JinjaValue& value,
                  const JinjaArguments& arguments) {
   JinjaBound bound;
