@@ -16,6 +16,9 @@ inline __m512i RoundToBf16(__m512 value) {
                           _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
 }
 
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
+// within one tile are small
+
 // 16 rows of 16 words to their columns.
 inline void Transpose16(__m512i r[16]) {
   __m512i t[16];
@@ -46,3 +49,5 @@ inline void Transpose16(__m512i r[16]) {
     r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
   }
 }
+
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
