@@ -71,11 +71,11 @@ TEST(TokenFolderTest, NothingAppearsOfAFailedWrite) {
   const test::TempDir dir;
   for (const auto& [sample, what] :
        std::vector<std::pair<EncodedSample, std::string>>{
-           {{{1, 200}, {1, 1}, 0}, "token id 200, expected 0 .. 199"},
-           {{{-1}, {1}, 0}, "token id -1"},
-           {{{1}, {-1}, 0}, "weight -1"},
-           {{{1}, {NAN}, 0}, "weight nan"},
-           {{{1, 2}, {1}, 0}, "2 tokens and 1 weights"}}) {
+           {{{1, 200}, {1, 1}, {}, 0}, "token id 200, expected 0 .. 199"},
+           {{{-1}, {1}, {}, 0}, "token id -1"},
+           {{{1}, {-1}, {}, 0}, "weight -1"},
+           {{{1}, {NAN}, {}, 0}, "weight nan"},
+           {{{1, 2}, {1}, {}, 0}, "2 tokens and 1 weights"}}) {
     EXPECT_THAT(std::string(Write(dir.Path("t"), {{}, sample}).message()),
                 HasSubstr("sample 1: " + what));
     EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
