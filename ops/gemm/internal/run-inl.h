@@ -82,22 +82,12 @@ inline bool RoundTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
   return false;
 }
 
-// Brings the place of the tile's results near, to be written.
-template <int V>
-inline void PrefetchOut(const TileArgs& args) {
-  if (args.store != TileStore::kFinish) {
-    for (int r = 0; r < args.rows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < V; ++v) {
-        __builtin_prefetch(args.c + r * args.c_stride + v * kLanes, 1);
-      }
-    }
-    return;
-  }
+// Brings the place of finished results near, to be written.
+inline void PrefetchFinish(const TileArgs& args, int64_t columns) {
   const int64_t size = SizeOf(args.finish->out_dtype);
   const char* row = static_cast<const char*>(args.finish->out);
   for (int r = 0; r < args.rows; ++r) {
-    for (int64_t at = 0; at < V * kLanes * size; at += 64) {
+    for (int64_t at = 0; at < columns * size; at += 64) {
       __builtin_prefetch(row + at, 1);
     }
     row += args.finish->out_stride * size;
@@ -105,7 +95,7 @@ inline void PrefetchOut(const TileArgs& args) {
 }
 
 // Writes the sums of R rows by V panels to where args.store says.
-template <int R, int V>
+template <int R, int V, bool kShort = false>
 inline void StoreTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
                       const TileArgs& args) {
   constexpr int W = kPanelVectors;
@@ -134,7 +124,9 @@ inline void StoreTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
     }
     return;
   }
-  if (full && RoundTile<R, V>(acc, args)) return;
+  if constexpr (kShort) {
+    if (full && RoundTile<R, V>(acc, args)) return;
+  }
   alignas(64) float tile[R][V * kLanes];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -147,10 +139,12 @@ inline void StoreTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
   FinishTile(&tile[0][0], V * kLanes, args);
 }
 
-// R rows by V panels of B; W vectors make a panel's 16 lanes.
-template <int R, int V, int kPitch>
-void RunTile(const TileArgs& args) {
+// R rows by V panels of B; W vectors make a panel's 16 lanes. What a short
+// product gains at its end would cost a long one registers in its loop.
+template <int R, int V, int kPitch, bool kShort>
+[[gnu::noinline]] void RunTileOf(const TileArgs& args) {
   constexpr int W = kPanelVectors;
+  if constexpr (kShort) PrefetchFinish(args, V * kLanes);
   typename Simd::Vec acc[R][V * W];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -169,7 +163,14 @@ void RunTile(const TileArgs& args) {
   for (int64_t begin = 0; begin < args.num_words; begin += kPrefetchLines) {
     const int64_t left = args.num_words - begin;
     const int64_t words = left < kPrefetchLines ? left : kPrefetchLines;
-    if (left <= kPrefetchLines) PrefetchOut<V>(args);
+    if (!kShort && left <= kPrefetchLines && args.store != TileStore::kFinish) {
+      for (int r = 0; r < args.rows; ++r) {
+#pragma GCC unroll 16
+        for (int v = 0; v < V; ++v) {
+          __builtin_prefetch(args.c + r * args.c_stride + v * kLanes, 1);
+        }
+      }
+    }
     const char* line = ahead;
 #pragma GCC unroll 2
     for (int64_t k = 0; k < words; ++k) {
@@ -194,7 +195,18 @@ void RunTile(const TileArgs& args) {
     for (int v = 0; v < V; ++v) b[v] += words * kLanes;
     if (wish) ahead += args.prefetch_step;
   }
-  StoreTile<R, V>(acc, args);
+  StoreTile<R, V, kShort>(acc, args);
+}
+
+template <int R, int V, int kPitch, typename S = Simd>
+void RunTile(const TileArgs& args) {
+  if constexpr (requires { &S::StoreBf16Pair; }) {
+    constexpr int64_t kShortWords = 64;
+    if (args.num_words <= kShortWords && args.store == TileStore::kFinish) {
+      return RunTileOf<R, V, kPitch, true>(args);
+    }
+  }
+  RunTileOf<R, V, kPitch, false>(args);
 }
 
 // NOLINTEND(misc-definitions-in-headers)
