@@ -35,6 +35,7 @@ class BenchFile {
     if (mkdtemp(name.data()) == nullptr) std::abort();
     dir_ = name;
     std::vector<TensorSpec> specs;
+    specs.reserve(kTensors);
     for (int64_t i = 0; i < kTensors; ++i) {
       specs.push_back({absl::StrCat("t", i),
                        SafetensorsDType::kBF16,

@@ -63,6 +63,7 @@ class FakeSource final : public SampleSource {
 std::vector<int64_t> RandomLengths(int64_t n, uint64_t bound, uint64_t seed) {
   RandomSequence random({seed, 0});
   std::vector<int64_t> lengths;
+  lengths.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
     lengths.push_back(2 + static_cast<int64_t>(random.NextBelow(bound)));
   }

@@ -31,6 +31,7 @@ absl::StatusOr<JinjaOutput> RenderOf(
   const auto parsed = JinjaTemplate::Parse(source, "t", options);
   if (!parsed.ok()) return parsed.status();
   std::vector<JinjaVariable> variables;
+  variables.reserve(values.size());
   for (const Named& named : values) {
     variables.push_back({named.name,
                          &named.value,

@@ -120,8 +120,9 @@ TEST_F(Llama2cConvertTest, ReordersRotaryRows) {
   const auto q =
       reader->Take(context_->cpu(), "model.layers.0.self_attn.q_proj.weight");
   ASSERT_TRUE(q.ok()) << q.status();
-  std::vector<int> rows;
   const std::vector<double> values = ToDoubles(*q);
+  std::vector<int> rows;
+  rows.reserve(8);
   for (size_t r = 0; r < 8; ++r) {
     rows.push_back(static_cast<int>((values[r * 8] - values[0]) / 8));
   }

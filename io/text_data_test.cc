@@ -30,6 +30,7 @@ class TextDataTest : public ::testing::Test {
                                               tokenizer_, options_, &report_);
     if (!documents.ok()) return {std::string(documents.status().message())};
     std::vector<std::string> texts;
+    texts.reserve(static_cast<size_t>(documents->size()));
     for (int64_t i = 0; i < documents->size(); ++i) {
       texts.push_back(tokenizer_.Decode((*documents)[i]));
     }

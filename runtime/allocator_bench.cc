@@ -148,6 +148,7 @@ std::vector<int64_t> ChurnSizes() {
 // writes alone.
 void KeepBuffers(const std::vector<int64_t>& sizes, Heap& heap) {
   std::vector<void*> kept;
+  kept.reserve(sizes.size());
   for (const int64_t size : sizes) kept.push_back(heap.allocate(size));
   heap.allocate = [kept, next = size_t{0}](int64_t) mutable {
     return kept[next++ % kept.size()];

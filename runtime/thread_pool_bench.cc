@@ -113,6 +113,7 @@ BENCHMARK(BM_RendezvousAfterPark)->UseManualTime()->Iterations(200);
 void BM_BusyNeighbours(benchmark::State& state) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> neighbours;
+  neighbours.reserve(static_cast<size_t>(state.range(0)));
   for (int64_t i = 0; i < state.range(0); ++i) {
     neighbours.emplace_back([&] {
       while (!stop.load(std::memory_order_relaxed)) {

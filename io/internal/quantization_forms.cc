@@ -95,6 +95,7 @@ class FormAdder {
   StoredPart& Grained(absl::string_view suffix, uint32_t dtypes,
                       std::vector<int64_t> grain) {
     std::vector<int64_t> shape;
+    shape.reserve(grain.size());
     for (size_t i = 0; i < grain.size(); ++i) {
       shape.push_back(CeilDiv(rule_->shape[i], grain[i]));
     }

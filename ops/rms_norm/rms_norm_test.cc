@@ -63,6 +63,7 @@ TEST_P(RmsNormTest, MatchesWithFrozenInputs) {
     const std::vector<Shape> shapes = InputsOf(form, {70, 19});
     for (size_t frozen = 0; frozen < shapes.size(); ++frozen) {
       std::vector<Variable> in;
+      in.reserve(shapes.size());
       for (size_t i = 0; i < shapes.size(); ++i) {
         in.push_back(test::Normal(shapes[i], i + 1));
       }

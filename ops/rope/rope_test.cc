@@ -22,6 +22,7 @@ test::Fn Turned(const RopeOptions& options) {
   return [options](const std::vector<Variable>& in) {
     const int64_t tokens = in[0].shape().dim(0);
     std::vector<int32_t> positions;
+    positions.reserve(static_cast<size_t>(tokens));
     for (int64_t t = 0; t < tokens; ++t) {
       positions.push_back(static_cast<int32_t>(t < 3 ? 1000 + t : t - 3));
     }

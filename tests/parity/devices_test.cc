@@ -40,6 +40,7 @@ Tensor Random(Device& device, const Shape& shape, DType dtype, uint64_t seed) {
   }
   if (dtype == kF32) return Tensor::FromHost<float>(device, shape, values);
   std::vector<BFloat16> rounded;
+  rounded.reserve(values.size());
   for (const float value : values) rounded.emplace_back(value);
   return Tensor::FromHost<BFloat16>(device, shape, rounded);
 }
@@ -47,6 +48,7 @@ Tensor Random(Device& device, const Shape& shape, DType dtype, uint64_t seed) {
 Tensor Integers(Device& device, const Shape& shape, int64_t below) {
   if (device.type() == kMeta) return Tensor::Empty(device, shape, kI32);
   std::vector<int32_t> values;
+  values.reserve(static_cast<size_t>(shape.num_elements()));
   for (int64_t i = 0; i < shape.num_elements(); ++i) {
     values.push_back(static_cast<int32_t>(i * 31 % below));
   }

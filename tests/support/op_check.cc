@@ -273,6 +273,7 @@ namespace {
 
 std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
   std::vector<Variable> inputs;
+  inputs.reserve(shapes.size());
   for (size_t i = 0; i < shapes.size(); ++i) {
     inputs.push_back(Normal(shapes[i], i + 1));
   }
