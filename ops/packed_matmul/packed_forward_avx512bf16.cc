@@ -271,7 +271,7 @@ void ForwardFp8Rows(const void* source, const gemm::Tile&,
           __m512i lines[16];
           LoadRows(weight, (args.lane_begin + lane) / kLanes,
                    args.k_begin + k + i, weight.in, lines);
-          for (int j = 0; j < 16 && i + 4 * j < num_k; ++j) {
+          for (int64_t j = 0; j < 16 && i + 4 * j < num_k; ++j) {
             __m512i w[2];
             Fp8::RowWords(lines[j], table, w);
             out.Store<2>((k + i) / 2 + 2 * j, w);

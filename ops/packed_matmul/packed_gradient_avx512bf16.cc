@@ -88,7 +88,7 @@ void FetchScales(const Source& source, int64_t row, int64_t column,
                  int64_t columns, T to[kGroups][16]) {
   const T* scales = static_cast<const T*>(source.weight.scales.pointer);
   const int64_t last = Least(16, source.weight.out - row) - 1;
-  for (int g = 0; g < kGroups && 32 * g < columns; ++g) {
+  for (int64_t g = 0; g < kGroups && 32 * g < columns; ++g) {
     const int64_t first = source.Scale(row, column + 32 * g);
     if (Source::kScaleStep == 1) {
       __builtin_memcpy(to[g], scales + first, sizeof(T) * 16);
@@ -166,7 +166,7 @@ void Pairs(Mxfp4, const Source& source, int64_t row, int64_t column,
       _mm512_store_si512(code, index);
       const float s0 = E8m0Value(scales[t / 2][2 * p]);
       const float s1 = E8m0Value(scales[t / 2][2 * p + 1]);
-      for (int i = 0; i < 16; ++i) {
+      for (int64_t i = 0; i < 16; ++i) {
         block.At(p, t)[i] = RoundToBf16(kE2m1Value[code[2 * i] & 15] * s0) |
                             RoundToBf16(kE2m1Value[code[2 * i + 1] & 15] * s1)
                                 << 16;
@@ -185,7 +185,7 @@ void Pairs(Int4, const Source& source, int64_t row, int64_t column,
   } else {
     alignas(64) uint16_t halves[kGroups][16];
     FetchScales<uint16_t>(source, row, column, columns, halves);
-    for (int g = 0; g < kGroups && 32 * g < columns; ++g) {
+    for (int64_t g = 0; g < kGroups && 32 * g < columns; ++g) {
       const __m256i half =
           _mm256_load_si256(reinterpret_cast<const __m256i*>(halves[g]));
       _mm512_store_ps(scales[g], dtype == kF16

@@ -58,8 +58,8 @@ void WriteLine(PackedFormat format, const uint32_t units[16], uint8_t* line) {
     for (int i = 0; i < 16; ++i) words[i] = SplitNibbles(units[i]);
   } else {
     const bool int4 = format == PackedFormat::kInt4;
-    for (int i = 0; i < 8; ++i) {  // features 2i, 2i + 1 of a set of four
-      const int at = i / 2 * 4 + i % 2;
+    for (int64_t i = 0; i < 8; ++i) {  // features 2i, 2i + 1 of a set of four
+      const int64_t at = i / 2 * 4 + i % 2;
       const uint32_t a = int4 ? PairNibbles(units[2 * i]) : units[2 * i];
       const uint32_t b =
           int4 ? PairNibbles(units[2 * i + 1]) : units[2 * i + 1];
