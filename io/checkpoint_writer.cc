@@ -104,9 +104,8 @@ absl::Status CheckpointWriter::Plan(std::vector<TensorGroup> groups,
   return absl::OkStatus();
 }
 
-// Holds the plan against that of an earlier run, or notes it for a later one.
-absl::Status CheckpointWriter::CheckPlan(
-    const CheckpointWriterOptions& options) {
+absl::StatusOr<std::string> CheckpointWriter::PlanText(
+    const std::string& fingerprint) const {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const Shard& shard : shards_) {
     hash = Hash(absl::StrCat(shard.file, "\n"), hash);
@@ -116,19 +115,20 @@ absl::Status CheckpointWriter::CheckPlan(
                   hash);
     }
   }
-  const absl::StatusOr<std::string> text = WriteJson(JsonValue::Object{
-      {"fingerprint", options.fingerprint},
+  return WriteJson(JsonValue::Object{
+      {"fingerprint", fingerprint},
       {"tensors", absl::StrCat(absl::Hex(hash, absl::kZeroPad16))}});
-  if (!text.ok()) return text.status();
+}
+
+// Holds the plan against that of an earlier run.
+absl::Status CheckpointWriter::CheckPlan(const std::string& plan) const {
   const std::string path = dir_.Path(kPlanFile);
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    return WriteFileAtomically(path, *text);
-  }
+  if (!std::filesystem::exists(path, error)) return absl::OkStatus();
   const absl::StatusOr<std::string> old =
       internal::ReadWholeFile(path, int64_t{1} << 24);
   if (!old.ok()) return old.status();
-  if (*old == *text) return absl::OkStatus();
+  if (*old == plan) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       dir_.path(),
       " was begun with another source or other settings and cannot be resumed; "
@@ -192,9 +192,16 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
   CheckpointWriter writer(*std::move(folder));
   writer.metadata_ = options.metadata;
   absl::Status status = writer.Plan(std::move(groups), options.max_shard_bytes);
-  if (status.ok()) status = writer.CheckPlan(options);
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::string> plan = writer.PlanText(options.fingerprint);
+  if (!plan.ok()) return plan.status();
+  status = writer.CheckPlan(*plan);
   if (status.ok()) status = writer.TakeUpShards();
   if (status.ok()) status = writer.CheckSpace();
+  // Last, so that what fails before it leaves an empty folder.
+  if (status.ok()) {
+    status = WriteFileAtomically(writer.dir_.Path(kPlanFile), *plan);
+  }
   if (!status.ok()) return status;
   return writer;
 }

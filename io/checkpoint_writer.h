@@ -81,7 +81,8 @@ class CheckpointWriter {
 
   explicit CheckpointWriter(AtomicDirectory dir) : dir_(std::move(dir)) {}
   absl::Status Plan(std::vector<TensorGroup> groups, int64_t max_shard_bytes);
-  absl::Status CheckPlan(const CheckpointWriterOptions& options);
+  absl::StatusOr<std::string> PlanText(const std::string& fingerprint) const;
+  absl::Status CheckPlan(const std::string& plan) const;
   absl::Status TakeUpShards();
   absl::Status CheckSpace() const;
   absl::Status CloseShard();

@@ -210,6 +210,8 @@ TEST_F(CheckpointWriterTest, RefusesWhenSpaceIsShortBeforeItStarts) {
   EXPECT_EQ(huge.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(huge.status().message()),
               AllOf(HasSubstr("needs 11258999068"), HasSubstr("are free")));
+  // The next run, of a plan that fits, finds nothing in its way.
+  EXPECT_TRUE(CheckpointWriter::Create(out_, Groups(1), options_).ok());
 }
 
 TEST_F(CheckpointWriterTest, RefusesWhenASmallDiskIsShort) {
@@ -233,7 +235,7 @@ TEST_F(CheckpointWriterTest, RefusesWhenASmallDiskIsShort) {
   umount2(disk.c_str(), MNT_DETACH);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_TRUE(one.ok()) << one.status();
-  EXPECT_THAT(files, ElementsAre(".plan.json"));
+  EXPECT_THAT(files, ElementsAre());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "espalier/io/internal/ggml_codec.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "espalier/io/internal/weight_codec.h"
@@ -45,7 +46,7 @@ void DecodeQ4K(const uint8_t* block, float* out) {
   const float dmin = HalfAt(block + 2);
   const uint8_t* packed = block + 4;
   const uint8_t* codes = block + 16;
-  for (int j = 0; j < 8; ++j) {
+  for (ptrdiff_t j = 0; j < 8; ++j) {
     int scale = 0;
     int min = 0;
     if (j < 4) {
@@ -58,7 +59,7 @@ void DecodeQ4K(const uint8_t* block, float* out) {
     const float step = d * static_cast<float>(scale);
     const float base = dmin * static_cast<float>(min);
     const uint8_t* code = codes + j / 2 * 32;
-    const int shift = j % 2 * 4;
+    const int shift = j % 2 == 0 ? 0 : 4;
     for (int i = 0; i < 32; ++i) {
       out[32 * j + i] = step * static_cast<float>(code[i] >> shift & 15) - base;
     }
@@ -69,11 +70,11 @@ void DecodeQ4K(const uint8_t* block, float* out) {
 void DecodeQ6K(const uint8_t* block, float* out) {
   const uint8_t* scales = block + 192;
   const float d = HalfAt(block + 208);
-  for (int j = 0; j < 8; ++j) {
+  for (ptrdiff_t j = 0; j < 8; ++j) {
     const uint8_t* low = block + j / 4 * 64 + j % 2 * 32;
     const uint8_t* high = block + 128 + j / 4 * 32;
-    const int low_shift = j % 4 / 2 * 4;
-    const int high_shift = j % 4 * 2;
+    const int low_shift = j % 4 < 2 ? 0 : 4;
+    const int high_shift = static_cast<int>(j % 4) * 2;
     for (int i = 0; i < 32; ++i) {
       const int code = (low[i] >> low_shift & 15) | (high[i] >> high_shift & 3)
                                                         << 4;
