@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <tinyxml2.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -15,6 +15,7 @@
 
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/http_client.h"
+#include "espalier/io/internal/object_listing.h"
 
 namespace espalier {
 
@@ -57,16 +58,6 @@ absl::StatusOr<std::string> FileDigest(const std::string& path,
                      &size);
   digest.resize(size);
   return digest;
-}
-
-absl::StatusOr<int64_t> ToSize(absl::string_view text,
-                               absl::string_view where) {
-  int64_t size = -1;
-  if (!absl::SimpleAtoi(text, &size) || size < 0) {
-    return absl::DataLossError(
-        absl::StrCat(where, ": a size of \"", text, "\""));
-  }
-  return size;
 }
 
 // A file that is removed unless it is kept.
@@ -180,8 +171,6 @@ class ObjectStore::Impl {
     return std::move(requests[0]);
   }
 
-  absl::Status ReadPage(const std::string& bucket, const HttpRequest& page,
-                        std::vector<ObjectInfo>* objects, std::string* next);
   absl::Status CheckDigest(const std::string& bucket, const ObjectInfo& object,
                            const std::string& path);
 
@@ -232,43 +221,6 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> ObjectStore::Create(
       new ObjectStore(std::make_unique<Impl>(config, settings)));
 }
 
-absl::Status ObjectStore::Impl::ReadPage(const std::string& bucket,
-                                         const HttpRequest& page,
-                                         std::vector<ObjectInfo>* objects,
-                                         std::string* next) {
-  const auto bad = [&](absl::string_view what) {
-    return absl::DataLossError(
-        absl::StrCat("s3://", bucket, ": the listing has ", what));
-  };
-  tinyxml2::XMLDocument xml;
-  if (xml.Parse(page.body.data(), page.body.size()) != tinyxml2::XML_SUCCESS) {
-    return bad("no valid XML");
-  }
-  const tinyxml2::XMLElement* root = xml.RootElement();
-  if (root == nullptr) return bad("no root");
-  const auto text = [](const tinyxml2::XMLElement* parent, const char* name) {
-    const tinyxml2::XMLElement* child = parent->FirstChildElement(name);
-    return child == nullptr || child->GetText() == nullptr ? ""
-                                                           : child->GetText();
-  };
-  for (const auto* item = root->FirstChildElement("Contents"); item != nullptr;
-       item = item->NextSiblingElement("Contents")) {
-    ObjectInfo& object = objects->emplace_back();
-    object.key = text(item, "Key");
-    object.etag = text(item, "ETag");
-    const auto size = ToSize(text(item, "Size"), object.key);
-    if (!size.ok()) return size.status();
-    object.size = *size;
-    if (object.key.empty()) return bad("an object without a key");
-  }
-  next->clear();
-  if (absl::string_view(text(root, "IsTruncated")) == "true") {
-    *next = text(root, "NextContinuationToken");
-    if (next->empty()) return bad("no continuation token");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<ObjectInfo>> ObjectStore::List(
     const std::string& bucket, const std::string& prefix, int64_t max_objects) {
   std::vector<ObjectInfo> objects;
@@ -283,9 +235,13 @@ absl::StatusOr<std::vector<ObjectInfo>> ObjectStore::List(
         "list-type=2&prefix=", PercentEncode(prefix, false));
     const auto page = impl_->Run(std::move(request));
     if (!page.ok()) return page.status();
-    const std::string before = next;
-    absl::Status status = impl_->ReadPage(bucket, *page, &objects, &next);
-    if (!status.ok()) return status;
+    const std::string before = std::move(next);
+    auto listing =
+        internal::ParseObjectListing(page->body, absl::StrCat("s3://", bucket));
+    if (!listing.ok()) return listing.status();
+    std::move(listing->objects.begin(), listing->objects.end(),
+              std::back_inserter(objects));
+    next = std::move(listing->next);
     if (!next.empty() && next == before) {
       return absl::DataLossError(absl::StrCat("s3://", bucket, "/", prefix,
                                               ": the listing does not go on"));
@@ -309,7 +265,8 @@ absl::StatusOr<ObjectInfo> ObjectStore::Head(const std::string& bucket,
     const auto at = answer->response_headers.find(name);
     return at == answer->response_headers.end() ? std::string() : at->second;
   };
-  const auto size = ToSize(header("content-length"), answer->url);
+  const auto size =
+      internal::ParseObjectSize(header("content-length"), answer->url);
   if (!size.ok()) return size.status();
   return ObjectInfo{key, *size, header("etag")};
 }

@@ -1,0 +1,62 @@
+#include "espalier/io/internal/object_listing.h"
+
+#include <tinyxml2.h>
+
+#include <cstdint>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace espalier::internal {
+
+namespace {
+
+// Text of a child; empty when there is none.
+const char* TextOf(const tinyxml2::XMLElement* parent, const char* name) {
+  const tinyxml2::XMLElement* child = parent->FirstChildElement(name);
+  return child == nullptr || child->GetText() == nullptr ? ""
+                                                         : child->GetText();
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ParseObjectSize(absl::string_view text,
+                                        absl::string_view where) {
+  int64_t size = -1;
+  if (!absl::SimpleAtoi(text, &size) || size < 0) {
+    return absl::DataLossError(
+        absl::StrCat(where, ": a size of \"", text, "\""));
+  }
+  return size;
+}
+
+absl::StatusOr<ObjectListing> ParseObjectListing(absl::string_view xml,
+                                                 absl::string_view where) {
+  const auto bad = [&](absl::string_view what) {
+    return absl::DataLossError(absl::StrCat(where, ": the listing has ", what));
+  };
+  tinyxml2::XMLDocument document;
+  if (document.Parse(xml.data(), xml.size()) != tinyxml2::XML_SUCCESS) {
+    return bad("no valid XML");
+  }
+  const tinyxml2::XMLElement* root = document.RootElement();
+  if (root == nullptr) return bad("no root");
+  ObjectListing page;
+  for (const auto* item = root->FirstChildElement("Contents"); item != nullptr;
+       item = item->NextSiblingElement("Contents")) {
+    ObjectInfo& object = page.objects.emplace_back();
+    object.key = TextOf(item, "Key");
+    object.etag = TextOf(item, "ETag");
+    const auto size = ParseObjectSize(TextOf(item, "Size"), object.key);
+    if (!size.ok()) return size.status();
+    object.size = *size;
+    if (object.key.empty()) return bad("an object without a key");
+  }
+  if (absl::string_view(TextOf(root, "IsTruncated")) == "true") {
+    page.next = TextOf(root, "NextContinuationToken");
+    if (page.next.empty()) return bad("no continuation token");
+  }
+  return page;
+}
+
+}  // namespace espalier::internal
