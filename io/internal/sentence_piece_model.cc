@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "espalier/io/internal/sentence_piece_check.h"
+
 #if ESPALIER_SENTENCEPIECE
 #include <sentencepiece_processor.h>
 #endif
@@ -18,6 +20,8 @@ bool SentencePieceModel::IsBuiltIn() { return true; }
 
 std::unique_ptr<SentencePieceModel> SentencePieceModel::Parse(
     std::string_view bytes, std::string* error) {
+  *error = CheckSentencePieceModel(bytes);
+  if (!error->empty()) return nullptr;
   auto library = std::make_unique<Library>();
   const sentencepiece::util::Status status =
       library->processor.LoadFromSerializedProto(bytes);
