@@ -273,6 +273,11 @@ absl::Status GgufCheckpoint::ReadConfig() {
     if (id != nullptr) config.Set(absl::StrCat(token, "_token_id"), *id);
   }
   if (auto s = ReadRope(config); !s.ok()) return s;
+  // NaN and infinity are numbers for the file, not for a config.json.
+  if (const auto text = WriteJson(config); !text.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file_.path(), ": as config.json: ", text.status().message()));
+  }
   config_ = std::move(config);
   return absl::OkStatus();
 }

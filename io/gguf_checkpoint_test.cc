@@ -1,5 +1,6 @@
 #include "espalier/io/gguf_checkpoint.h"
 
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -155,6 +156,9 @@ TEST_F(GgufFileTest, DistrustsEveryNumber) {
   EXPECT_THAT(
       Refusal(Patched("output_norm.weight", 16, test::BytesOf<uint64_t>({8}))),
       HasSubstr("multiple of 64"));
+  EXPECT_THAT(Refusal(Patched("layer_norm_rms_epsilon", 4,
+                              test::BytesOf<float>({std::nanf("")}))),
+              HasSubstr("as config.json"));
   // Names and keys.
   std::string file = good_;
   file.replace(file.find("blk.0.attn_v.weight"), 12, "blk.0.attn_x");

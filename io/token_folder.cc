@@ -22,6 +22,8 @@ namespace {
 constexpr char kManifestName[] = "tokens.json";
 constexpr char kFormat[] = "espalier.tokens";
 constexpr int64_t kVersion = 1;
+// Far above what a shard holds; sums of it stay in range.
+constexpr int64_t kMaxShardSamples = int64_t{1} << 48;
 
 template <typename T>
 absl::Span<const uint8_t> BytesOf(const std::vector<T>& values) {
@@ -319,7 +321,8 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
     if (status.ok()) status = entry.Get("num_samples", &samples);
     if (status.ok()) status = entry.Get("num_tokens", &tokens);
     if (!status.ok()) return status;
-    if (!internal::IsBareFileName(file) || samples < 1 || tokens < 0) {
+    if (!internal::IsBareFileName(file) || samples < 1 ||
+        samples > kMaxShardSamples || tokens < 0) {
       return entry.Error("file", absl::StrCat("is ", file, " of ", samples,
                                               " samples, ", tokens, " tokens"));
     }

@@ -99,6 +99,9 @@ TEST(TokenFolderTest, ForeignFoldersAreRefused) {
               HasSubstr("expected espalier.tokens 1"));
   EXPECT_THAT(replace("\"num_tokens\": 57", "\"num_tokens\": 58"),
               HasSubstr("57 tokens, expected 20 and 58"));
+  EXPECT_THAT(replace("\"num_samples\": 5",
+                      "\"num_samples\": " + absl::StrCat(INT64_MAX)),
+              HasSubstr("9223372036854775807 samples"));
   EXPECT_THAT(replace("tokens-00001", "../t/tokens-00001"),
               HasSubstr("../t/tokens-00001"));
   EXPECT_THAT(replace("tokens-00001", "tokens-00002"), HasSubstr("expected"));

@@ -136,9 +136,13 @@ void AddVision(FamilyBuilder& b) {
   b.Read(json, "pos_w", "init_pos_emb_width");
   b.ReadOr(json, "U", "text_hidden_size", b.Get("H"));
   const std::vector<int64_t> merge = b.ReadInts(json, "merge_kernel_size");
-  const int64_t patches = merge.size() == 2 ? merge[0] * merge[1] : 4;
+  int64_t patches = 4;
+  if (merge.size() == 2) {
+    patches = std::clamp<int64_t>(merge[0], 0, 1024) *
+              std::clamp<int64_t>(merge[1], 0, 1024);
+  }
   b.Set("M4", std::min<int64_t>(b.Get("M"), 1 << 20) *
-                  std::clamp<int64_t>(patches, 0, 1024));
+                  std::min<int64_t>(patches, 1024));
   std::vector<int32_t> blocks;
   for (int32_t i = 0; i < std::min<int64_t>(b.Get("blocks"), 10'000); ++i) {
     blocks.push_back(i);

@@ -82,13 +82,13 @@ class Adapter final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 absl::Status ParseJson(absl::string_view text, JsonEvents& events) {
+  if (text.empty()) return absl::InvalidArgumentError("invalid JSON: no text");
   // The library takes both of these for the end or the start of the text.
   if (const void* nul = std::memchr(text.data(), 0, text.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat("invalid JSON: NUL at byte ",
                      static_cast<const char*>(nul) - text.data()));
   }
-  if (text.empty()) return absl::InvalidArgumentError("invalid JSON: no text");
   if (text[0] == '\xEF') {
     return absl::InvalidArgumentError("invalid JSON: byte order mark");
   }
