@@ -1,0 +1,59 @@
+// Input: a model.safetensors.index.json; also read as the manifest of
+// content hashes.
+
+#include "espalier/io/checkpoint_reader.h"
+#include "espalier/io/internal/weight_map.h"
+#include "espalier/io/manifest.h"
+#include "espalier/io/tensor_catalog.h"
+#include "espalier/tests/fuzz/fuzz_input.h"
+
+namespace espalier {
+namespace {
+
+// Two shards that an index may name.
+const fuzz::ScratchFolder& Folder() {
+  static const fuzz::ScratchFolder folder;
+  static const bool written = [] {
+    folder.Write("a", fuzz::SafetensorsBytes(
+                          R"({"x":{"dtype":"U8","shape":[2],)"
+                          R"("data_offsets":[0,2]},"y":{"dtype":"U8",)"
+                          R"("shape":[1],"data_offsets":[2,3]}})",
+                          "123"));
+    folder.Write("b",
+                 fuzz::SafetensorsBytes(R"({"z":{"dtype":"BF16","shape":[1],)"
+                                        R"("data_offsets":[0,2]}})",
+                                        "12"));
+    return true;
+  }();
+  (void)written;
+  return folder;
+}
+
+void OpenFolder(absl::string_view json) {
+  const fuzz::ScratchFolder& folder = Folder();
+  folder.Write("model.safetensors.index.json", json);
+  const auto reader = CheckpointReader::Open(folder.path(), ReadMode::kRead);
+  ProblemList problems, notes;
+  const auto catalog = TensorCatalog::Scan(folder.path(), &problems, &notes);
+  fuzz::Require(!reader.ok() || catalog.ok(),
+                "what a reader opens can be scanned");
+}
+
+}  // namespace
+}  // namespace espalier
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const absl::string_view json = espalier::fuzz::Text(data, size);
+  const auto map = espalier::internal::ParseWeightMap(json);
+  if (map.ok()) {
+    for (const auto& item : map->items) {
+      espalier::fuzz::Require(item.file < map->files.size(),
+                              "an item's file is known");
+    }
+    espalier::OpenFolder(json);
+  }
+  const espalier::fuzz::MemoryFile file(json);
+  const auto manifest = espalier::ReadManifest(file.path());
+  if (manifest.ok()) (void)manifest->HeaderFingerprint();
+  return 0;
+}
