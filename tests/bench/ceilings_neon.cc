@@ -26,7 +26,7 @@ int64_t ReadNeon(const void* from, int64_t bytes) {
   for (int64x2_t& s : sum) s = vdupq_n_s64(0);
   for (int64_t i = 0; i < bytes / 8; i += 16) {
 #pragma GCC unroll 8
-    for (int k = 0; k < 8; ++k) {
+    for (int64_t k = 0; k < 8; ++k) {
       sum[k] = veorq_s64(sum[k], vld1q_s64(p + i + 2 * k));
     }
   }
