@@ -12,6 +12,7 @@
 #include "espalier/io/data_set.h"
 #include "espalier/io/token_folder.h"
 #include "espalier/tools/commands.h"
+#include "espalier/tools/remote.h"
 
 namespace espalier::tools {
 
@@ -27,6 +28,7 @@ struct DataFlags {
   bool json = false;
   std::string html_path;
   std::string output_dir;
+  RemotePaths remote;
 };
 
 int Fail(const char* command, const absl::Status& status) {
@@ -36,7 +38,7 @@ int Fail(const char* command, const absl::Status& status) {
   return code == kExitUsage ? kExitBadInput : code;
 }
 
-void Prepare(DataFlags& flags) {
+absl::Status Prepare(DataFlags& flags) {
   flags.inspect.long_samples =
       flags.long_samples == "drop"       ? LongSamplePolicy::kDrop
       : flags.long_samples == "truncate" ? LongSamplePolicy::kTruncate
@@ -45,10 +47,19 @@ void Prepare(DataFlags& flags) {
   file.boundary = flags.boundary == "none"        ? TextBoundary::kNone
                   : flags.boundary == "separator" ? TextBoundary::kSeparator
                                                   : TextBoundary::kBlankLine;
+  auto paths = flags.remote.Local(flags.set.paths);
+  if (!paths.ok()) return paths.status();
+  flags.set.paths = *std::move(paths);
+  auto tokenizer_dir = flags.remote.Local(flags.tokenizer_dir);
+  if (!tokenizer_dir.ok()) return tokenizer_dir.status();
+  flags.tokenizer_dir = *std::move(tokenizer_dir);
+  return absl::OkStatus();
 }
 
 int Inspect(DataFlags& flags) {
-  Prepare(flags);
+  if (const absl::Status status = Prepare(flags); !status.ok()) {
+    return Fail("inspect", status);
+  }
   const auto set = OpenDataSet(flags.tokenizer_dir, flags.set);
   if (!set.ok()) return Fail("inspect", set.status());
   const auto inspection = InspectData(set->groups, flags.inspect);
@@ -71,7 +82,9 @@ int Inspect(DataFlags& flags) {
 }
 
 int Pack(DataFlags& flags) {
-  Prepare(flags);
+  if (const absl::Status status = Prepare(flags); !status.ok()) {
+    return Fail("pack", status);
+  }
   const auto set = OpenDataSet(flags.tokenizer_dir, flags.set);
   if (!set.ok()) return Fail("pack", set.status());
   const auto report =
@@ -118,6 +131,7 @@ void AddCommon(CLI::App* cmd, DataFlags& f) {
   cmd->add_flag("--train-prompt", f.set.plain.train_prompt,
                 "Train on prompts too");
   cmd->add_flag("--json", f.json, "Print JSON");
+  f.remote.AddFlags(cmd);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 
 #include "espalier/tools/commands.h"
+#include "espalier/tools/remote.h"
 #include "espalier/train/session.h"
 
 namespace espalier::tools {
@@ -16,6 +17,7 @@ namespace {
 
 struct FinetuneFlags {
   SessionConfig config;
+  RemotePaths remote;
 };
 
 int Fail(const absl::Status& status, int exit_code) {
@@ -81,7 +83,17 @@ absl::Status Train(Session& session, const SessionConfig& config) {
   return absl::OkStatus();
 }
 
-int Run(const FinetuneFlags& flags) {
+// Paths that are s3:// URLs become local copies.
+absl::Status FetchRemote(FinetuneFlags& flags) {
+  for (std::string* path : {&flags.config.model_dir, &flags.config.data_path}) {
+    auto local = flags.remote.Local(*path);
+    if (!local.ok()) return local.status();
+    *path = *std::move(local);
+  }
+  return absl::OkStatus();
+}
+
+int Run(FinetuneFlags& flags) {
   const absl::Status valid = Validate(flags.config);
   if (!valid.ok()) return Fail(valid, kExitUsage);
   if (access(flags.config.output_dir.c_str(), F_OK) == 0) {
@@ -89,6 +101,9 @@ int Run(const FinetuneFlags& flags) {
                     flags.config.output_dir +
                     ": exists already; name a new folder with --output"),
                 kExitUsage);
+  }
+  if (const absl::Status status = FetchRemote(flags); !status.ok()) {
+    return Fail(status, ExitCode(status));
   }
   const auto session = Session::Open(flags.config);
   if (!session.ok()) {
@@ -152,6 +167,7 @@ void AddFinetune(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_option("--threads", c.num_threads, "0: all that may be used")
       ->capture_default_str();
+  flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }
 

@@ -1,0 +1,78 @@
+#include "espalier/tools/remote.h"
+
+#include <cstdlib>
+
+#include "CLI/CLI.hpp"
+
+namespace espalier::tools {
+
+namespace {
+
+std::string Environment(const char* name) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here changes it
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+void RemotePaths::AddFlags(CLI::App* cmd) {
+  config_.region.clear();
+  cmd->add_option("--s3-endpoint", config_.endpoint,
+                  "Store for s3://bucket/key paths, https://host[:port]; "
+                  "Amazon's if left out");
+  cmd->add_option("--s3-region", config_.region,
+                  "Its region; AWS_REGION or us-east-1 if left out");
+  cmd->add_option("--cache-dir", cache_dir_,
+                  "Where local copies of s3:// paths are kept; "
+                  "~/.cache/espalier if left out");
+  cmd->add_option("--cache-bytes", cache_bytes_,
+                  "What the copies may take, such as 200GB; 0: no bound")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
+}
+
+absl::Status RemotePaths::Connect() {
+  if (cache_ != nullptr) return absl::OkStatus();
+  config_.access_key = Environment("AWS_ACCESS_KEY_ID");
+  config_.secret_key = Environment("AWS_SECRET_ACCESS_KEY");
+  config_.session_token = Environment("AWS_SESSION_TOKEN");
+  if (config_.region.empty()) config_.region = Environment("AWS_REGION");
+  if (config_.region.empty()) config_.region = "us-east-1";
+  if (cache_dir_.empty()) {
+    const std::string home = Environment("HOME");
+    if (home.empty()) {
+      return absl::InvalidArgumentError(
+          "HOME is not set; name a folder with --cache-dir");
+    }
+    cache_dir_ = home + "/.cache/espalier";
+  }
+  auto store = ObjectStore::Create(config_);
+  if (!store.ok()) return store.status();
+  auto cache = ObjectCache::Create(**store, cache_dir_, cache_bytes_);
+  if (!cache.ok()) return cache.status();
+  store_ = *std::move(store);
+  cache_ = *std::move(cache);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> RemotePaths::Local(const std::string& path) {
+  if (!ObjectUrl::Is(path)) return path;
+  const auto url = ObjectUrl::Parse(path);
+  if (!url.ok()) return url.status();
+  const absl::Status connected = Connect();
+  if (!connected.ok()) return connected;
+  return cache_->Get(*url);
+}
+
+absl::StatusOr<std::vector<std::string>> RemotePaths::Local(
+    const std::vector<std::string>& paths) {
+  std::vector<std::string> local;
+  for (const std::string& path : paths) {
+    auto found = Local(path);
+    if (!found.ok()) return found.status();
+    local.push_back(*std::move(found));
+  }
+  return local;
+}
+
+}  // namespace espalier::tools

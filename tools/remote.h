@@ -1,0 +1,46 @@
+#ifndef ESPALIER_TOOLS_REMOTE_H_
+#define ESPALIER_TOOLS_REMOTE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "espalier/io/object_cache.h"
+#include "espalier/io/object_store.h"
+
+namespace CLI {
+class App;
+}
+
+namespace espalier::tools {
+
+// Paths of a command line that may be s3:// URLs. Keys come from
+// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, the region
+// from AWS_REGION where no flag names it.
+class RemotePaths {
+ public:
+  // --s3-endpoint, --s3-region, --cache-dir, --cache-bytes
+  void AddFlags(CLI::App* cmd);
+
+  // Each URL replaced by a local copy; other paths stay as they are. Copies
+  // are in use as long as this object lives.
+  absl::StatusOr<std::vector<std::string>> Local(
+      const std::vector<std::string>& paths);
+  absl::StatusOr<std::string> Local(const std::string& path);
+
+ private:
+  absl::Status Connect();
+
+  ObjectStoreConfig config_;
+  std::string cache_dir_;
+  int64_t cache_bytes_ = 0;
+  std::unique_ptr<ObjectStore> store_;
+  std::unique_ptr<ObjectCache> cache_;
+};
+
+}  // namespace espalier::tools
+
+#endif  // ESPALIER_TOOLS_REMOTE_H_
