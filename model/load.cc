@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
+#include "espalier/io/tied_weights.h"
 #include "espalier/ops/cast/cast.h"
 #include "espalier/runtime/guard.h"
 
@@ -61,6 +62,11 @@ absl::StatusOr<LoadReport> LoadWeights(CausalLm& model,
   LoadReport report;
   absl::Status status;
   const Parameter* head = &model.head();
+  if (model.tied_head()) {
+    const auto tied = CheckTiedWeights(checkpoint, head->name(),
+                                       "lm_head.weight", /*tied=*/true);
+    if (!tied.ok()) return tied.status();
+  }
   model.ForEachParameter([&](Parameter& parameter) {
     if (status.ok()) {
       status = LoadOne(parameter, &parameter == head, checkpoint, device, dtype,

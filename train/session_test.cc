@@ -9,6 +9,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "espalier/io/safetensors_reader.h"
+#include "espalier/io/safetensors_writer.h"
+#include "espalier/runtime/context.h"
+#include "espalier/runtime/rng.h"
 #include "espalier/train/demo.h"
 
 namespace espalier {
@@ -160,6 +164,42 @@ TEST_F(SessionTest, RefusalsNameTheField) {
     EXPECT_FALSE(session.ok()) << text;
     EXPECT_THAT(std::string(session.status().message()), HasSubstr(text));
   }
+}
+
+// Case F6: a tied head that is stored with other values than the embedding is
+// neither taken nor passed over.
+TEST_F(SessionTest, TiedHeadWithOtherValuesIsRefused) {
+  const std::string model = *dir_ + "/tied";
+  std::filesystem::copy(*dir_ + "/demo/model", model,
+                        std::filesystem::copy_options::recursive);
+  const std::string path = model + "/model.safetensors";
+  const auto context = Context::Create(ContextOptions());
+  ASSERT_TRUE(context.ok());
+  Device& device = (*context)->cpu();
+  const auto file = SafetensorsFile::Open(path, ReadMode::kRead);
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<NamedTensor> tensors;
+  for (const SafetensorsEntry& entry : file->entries()) {
+    auto tensor = file->Load(device, entry);
+    ASSERT_TRUE(tensor.ok());
+    tensors.push_back({entry.name, *tensor});
+    if (entry.name != "model.embed_tokens.weight") continue;
+    auto head = file->Load(device, entry);
+    ASSERT_TRUE(head.ok());
+    tensors.push_back({"lm_head.weight", *head});
+  }
+  SessionConfig config = Config();
+  config.model_dir = model;
+  ASSERT_TRUE(WriteSafetensors(path, tensors).ok());
+  EXPECT_TRUE(Session::Open(config).ok());
+  for (NamedTensor& each : tensors) {
+    if (each.name != "lm_head.weight") continue;
+    FillNormal(each.tensor, Rng{1, 2}, 0, 1);
+  }
+  ASSERT_TRUE(WriteSafetensors(path, tensors).ok());
+  const absl::Status refused = Session::Open(config).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("lm_head.weight"));
 }
 
 }  // namespace
