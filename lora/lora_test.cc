@@ -215,5 +215,20 @@ TEST_F(LoraFilesTest, RefusesAnExistingFolderAndOtherShapes) {
               HasSubstr("f32 [3, 10] on cpu, expected f32 [4, 10]"));
 }
 
+// A run that diverged leaves no adapter behind that looks like one.
+TEST_F(LoraFilesTest, RefusesNumbersThatAreNotFinite) {
+  const auto model = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  Parameter* last = AdapterParameters(*model).back();
+  for (const float bad : {NAN, INFINITY}) {
+    last->variable().value().mutable_data<float>()[1] = bad;
+    const absl::Status saved =
+        SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").status();
+    EXPECT_EQ(saved.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(saved.message(), HasSubstr(last->name() + ": element 1 is "));
+    EXPECT_FALSE(std::filesystem::exists(dir_ + "/adapter"));
+  }
+}
+
 }  // namespace
 }  // namespace espalier::lora

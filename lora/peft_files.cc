@@ -1,5 +1,6 @@
 #include "espalier/lora/peft_files.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,23 @@ JsonValue ConfigJson(const Options& options, const std::string& base_model) {
   return config;
 }
 
+// An adapter that is empty, not a matrix or not finite was not trained.
+absl::Status CheckFactor(const std::string& name, const Tensor& value) {
+  if (value.shape().ndim() != 2 || value.num_elements() == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, ": is ", ToString(value),
+                     ", expected a matrix with elements; nothing was saved"));
+  }
+  const std::vector<double> values = ToDoubles(value);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, ": element ", i, " is ", values[i],
+                     ", expected finite numbers; nothing was saved"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<SaveReport> SaveAdapter(CausalLm& model, const Options& options,
@@ -56,6 +74,10 @@ absl::StatusOr<SaveReport> SaveAdapter(CausalLm& model, const Options& options,
   SaveReport report;
   for (const Parameter* parameter : AdapterParameters(model)) {
     const Tensor& value = parameter->variable().value();
+    if (const absl::Status valid = CheckFactor(parameter->name(), value);
+        !valid.ok()) {
+      return valid;
+    }
     tensors.push_back({absl::StrCat(kPrefix, parameter->name()), value});
     report.bytes += value.num_bytes();
   }
