@@ -328,7 +328,7 @@ class KimiK3Encoder final : public ChatEncoder {
       return Refuse(index, absl::StrCat("K3 has no role ", role));
     }
     std::string text;
-    const absl::Status status = TextOf(message, "content", index, &text);
+    absl::Status status = TextOf(message, "content", index, &text);
     if (!status.ok()) return status;
     layout->SetMessage(static_cast<int32_t>(index));
     layout->SetTrained(false);
@@ -435,7 +435,7 @@ class KimiK3Encoder final : public ChatEncoder {
       if (name.empty() && call < calls.size()) name = calls[call].name;
       if (name.empty()) return Refuse(i, "a tool result without a tool's name");
       std::string text;
-      const absl::Status status = TextOf(all[i], "content", i, &text);
+      absl::Status status = TextOf(all[i], "content", i, &text);
       if (!status.ok()) return status;
       layout->SetMessage(static_cast<int32_t>(i));
       layout->SetTrained(false);
