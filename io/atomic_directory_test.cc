@@ -1,5 +1,8 @@
 #include "espalier/io/atomic_directory.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <set>
 #include <string>
@@ -89,6 +92,23 @@ TEST_F(AtomicDirectoryTest, ReplacesWithoutRemains) {
   ASSERT_TRUE(Save("out", "two", Existing::kReplace).ok());
   EXPECT_THAT(Names(dir_.Path("out")), ElementsAre("two"));
   EXPECT_THAT(Names(dir_.path()), ElementsAre("out"));
+}
+
+// A rename would quietly put a file in the place of what is there.
+TEST(AtomicFileTest, LinksPipesAndDevicesAreLeftAlone) {
+  const test::TempDir dir;
+  dir.Write("target", "old");
+  ASSERT_EQ(symlink("target", dir.Path("link").c_str()), 0);
+  ASSERT_EQ(mkfifo(dir.Path("pipe").c_str(), 0600), 0);
+  for (const char* name : {"link", "pipe"}) {
+    const absl::Status status = WriteFileAtomically(dir.Path(name), "new");
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is no regular file"));
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.Path("link")));
+  EXPECT_EQ(test::ReadFile(dir.Path("target")), "old");
+  EXPECT_TRUE(WriteFileAtomically(dir.Path("target"), "new").ok());
+  EXPECT_EQ(test::ReadFile(dir.Path("target")), "new");
 }
 
 }  // namespace

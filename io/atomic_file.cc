@@ -1,6 +1,7 @@
 #include "espalier/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,12 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path,
   // O_EXCL over names that differ: the mode then follows the umask, which
   // mkstemp's would not.
   constexpr int kMaxTries = 100;
+  // A rename would put a file in the place of a device, a pipe or a link.
+  struct stat there {};
+  if (lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        path, ": is there and is no regular file; name another one"));
+  }
   for (int i = 0; i < kMaxTries; ++i) {
     std::string temporary = internal::TemporaryName(path, i);
     const int file =

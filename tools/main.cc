@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "CLI/CLI.hpp"
 
@@ -27,6 +28,11 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : espalier::tools::kExitUsage;
   }
+  // What was printed may not have arrived, on a full disk for instance.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "espalier: standard output cannot be written\n");
+    return exit_code == 0 ? espalier::tools::kExitBadInput : exit_code;
+  }
   return exit_code;
 }
 
@@ -35,6 +41,9 @@ int Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "espalier: memory is exhausted\n");
+    return espalier::tools::kExitMemory;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "espalier: %s\n", error.what());
     return espalier::tools::kExitUsage;

@@ -123,7 +123,7 @@ absl::Status Render(RenderFlags& flags) {
   const auto file = RecordFile::Open(flags.data, RecordFileOptions());
   if (!file.ok()) return file.status();
   for (int64_t i = flags.first;
-       i < (*file)->size() && i < flags.first + flags.count; ++i) {
+       i < (*file)->size() && i - flags.first < flags.count; ++i) {
     absl::Status status =
         RenderRecord(flags, **file, i, **tokenizer, **encoder);
     if (!status.ok()) return status;

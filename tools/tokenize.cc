@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -90,6 +92,13 @@ absl::StatusOr<std::string> AnswerJson(const Tokenizer& tokenizer,
   if (!status.ok()) return status;
   if (json->Has("hex")) {
     status = json->Get("hex", &text);
+    const bool digits = std::all_of(text.begin(), text.end(), [](char c) {
+      return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+    });
+    if (!digits || text.size() % 2 != 0) {
+      return absl::InvalidArgumentError(
+          "hex is no even number of hexadecimal digits");
+    }
     text = absl::HexStringToBytes(text);
   } else {
     status = json->Get("text", &text);
