@@ -70,6 +70,12 @@ absl::Status Validate(const SessionConfig& config) {
   if (!(config.weight_decay >= 0) || !std::isfinite(config.weight_decay)) {
     return OutOfRange("weight_decay", config.weight_decay, "0 or more");
   }
+  if (!(config.max_grad_norm >= 0) || !std::isfinite(config.max_grad_norm)) {
+    return OutOfRange("max_grad_norm", config.max_grad_norm, "0 or more");
+  }
+  if (!(config.lora_alpha > 0) || !std::isfinite(config.lora_alpha)) {
+    return OutOfRange("lora_alpha", config.lora_alpha, "a number above 0");
+  }
   if (!(config.warmup_ratio >= 0 && config.warmup_ratio <= 1)) {
     return OutOfRange("warmup_ratio", config.warmup_ratio, "from 0 to 1");
   }

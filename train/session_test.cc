@@ -1,5 +1,6 @@
 #include "espalier/train/session.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -152,6 +153,9 @@ TEST_F(SessionTest, RefusalsNameTheField) {
       {[](SessionConfig& c) { c.lora_rank = 0; }, "lora_rank is 0"},
       {[](SessionConfig& c) { c.dtype = "fp8"; }, "dtype is \"fp8\""},
       {[](SessionConfig& c) { c.learning_rate = -1; }, "learning_rate is -1"},
+      {[](SessionConfig& c) { c.max_grad_norm = -1; }, "max_grad_norm is -1"},
+      {[](SessionConfig& c) { c.max_grad_norm = NAN; }, "max_grad_norm is nan"},
+      {[](SessionConfig& c) { c.lora_alpha = INFINITY; }, "lora_alpha is inf"},
       {[](SessionConfig& c) { c.max_sample_tokens = 9999; },
        "max_sample_tokens is 9999"},
       {[](SessionConfig& c) { c.model_dir += "-none"; }, "config.json"},
