@@ -28,19 +28,30 @@ constexpr absl::string_view kIgnored[] = {"architectures",
                                           "_name_or_path",
                                           "attention_dropout"};
 
+// Far above any model; modules are built before tensors are looked at, so no
+// number of a file may make them without end.
+constexpr int64_t kMaxSize = int64_t{1} << 24;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxHeads = 65536;  // and their width
+
 absl::Status Read(const JsonObject& json, Config& c) {
-  const std::pair<absl::string_view, int64_t*> sizes[] = {
-      {"vocab_size", &c.vocab_size},
-      {"hidden_size", &c.hidden_size},
-      {"intermediate_size", &c.intermediate_size},
-      {"num_hidden_layers", &c.num_hidden_layers},
-      {"num_attention_heads", &c.num_attention_heads}};
-  for (const auto& [key, field] : sizes) {
-    absl::Status status = json.Get(key, field);
+  struct Size {
+    absl::string_view key;
+    int64_t* field;
+    int64_t max;
+  };
+  const Size sizes[] = {
+      {"vocab_size", &c.vocab_size, kMaxSize},
+      {"hidden_size", &c.hidden_size, kMaxSize},
+      {"intermediate_size", &c.intermediate_size, kMaxSize},
+      {"num_hidden_layers", &c.num_hidden_layers, kMaxLayers},
+      {"num_attention_heads", &c.num_attention_heads, kMaxHeads}};
+  for (const Size& size : sizes) {
+    absl::Status status = json.Get(size.key, size.field);
     if (!status.ok()) return status;
-    if (*field < 1) {
-      return json.Error(key,
-                        absl::StrCat("is ", *field, ", expected 1 or more"));
+    if (*size.field < 1 || *size.field > size.max) {
+      return json.Error(size.key, absl::StrCat("is ", *size.field,
+                                               ", expected 1 to ", size.max));
     }
   }
   c.num_key_value_heads = c.num_attention_heads;
@@ -72,9 +83,10 @@ absl::Status CheckHeads(const JsonObject& json, const Config& c) {
                                    "num_attention_heads = ",
                                    c.num_attention_heads));
   }
-  if (c.head_dim < 2 || c.head_dim % 2 != 0) {
-    return json.Error("head_dim",
-                      absl::StrCat("is ", c.head_dim, ", expected even"));
+  if (c.head_dim < 2 || c.head_dim % 2 != 0 || c.head_dim > kMaxHeads) {
+    return json.Error(
+        "head_dim",
+        absl::StrCat("is ", c.head_dim, ", expected even, up to ", kMaxSize));
   }
   if (!(c.rms_norm_eps > 0)) {
     return json.Error("rms_norm_eps", absl::StrCat("is ", c.rms_norm_eps,
