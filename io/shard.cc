@@ -21,6 +21,7 @@
 #include "espalier/io/internal/shard_layout.h"
 #include "espalier/io/internal/table_check.h"
 #include "espalier/io/internal/tensor_cut.h"
+#include "espalier/io/safetensors_reader.h"
 #include "espalier/io/safetensors_writer.h"
 #include "espalier/io/tensor_catalog.h"
 
@@ -220,12 +221,20 @@ class Sharder {
     return absl::StrCat(internal::kOriginalDir, "/", source.name, ".header");
   }
 
+  // Whether an earlier run left this file; one that was damaged since is
+  // written again.
+  static bool IsWhole(const std::string& path, const ShardLayout::File& file) {
+    const auto opened = SafetensorsFile::Open(path, ReadMode::kRead);
+    return opened.ok() &&
+           static_cast<int64_t>(opened->entries().size()) == file.num_tensors &&
+           opened->file_bytes() - opened->data_start() == file.data_bytes;
+  }
+
   absl::Status WriteFile(size_t index, internal::FolderJob& job) {
     const ShardLayout::File& file = layout_.files[index];
     done_bytes_ += file.data_bytes;
-    std::error_code error;
     const std::string path = job.Path(file.name);
-    if (std::filesystem::exists(path, error)) {
+    if (IsWhole(path, file)) {
       ++report_.num_taken_up;
       return absl::OkStatus();
     }
