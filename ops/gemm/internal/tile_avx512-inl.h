@@ -272,7 +272,7 @@ void RunPanel(const TileArgs& args, const typename Source::Element* rows,
   LineWalk ahead = {static_cast<const char*>(args.prefetch), args.prefetch_step,
                     (num_k * int64_t{sizeof(*rows)} + 63) / 64};
   const bool wish = args.prefetch != nullptr;
-  const auto run = [&](int64_t word, int count) [[gnu::always_inline]] {
+  const auto run = [&](int64_t word, int count) __attribute__((always_inline)) {
     const int64_t k = word * Source::kStep;
     __m512i r[16];
     if (wish) ahead.Prefetch<16 * kStepBytes / 64>();
