@@ -26,6 +26,8 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) = delete;
 
   const std::string& path() const { return path_; }
+  // Where the bytes are until Commit, to be read back.
+  const std::string& temporary_path() const { return temporary_; }
   absl::Status WriteAt(int64_t offset, absl::Span<const uint8_t> bytes);
   // Flushes and renames; nothing may be written afterwards.
   absl::Status Commit();

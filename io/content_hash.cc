@@ -33,6 +33,10 @@ uint64_t ContentHasher::Digest() const {
 
 std::string ContentHasher::HexDigest() const { return HexOf(Digest()); }
 
+uint64_t ContentHash(absl::string_view bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 std::string HexOf(uint64_t hash) {
   return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
 }

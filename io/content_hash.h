@@ -32,6 +32,9 @@ class ContentHasher {
   std::unique_ptr<State> state_;
 };
 
+// The same of bytes that are there at once.
+uint64_t ContentHash(absl::string_view bytes);
+
 // "0123456789abcdef"
 std::string HexOf(uint64_t hash);
 

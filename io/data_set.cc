@@ -5,11 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 #include "espalier/io/chat_sample.h"
 #include "espalier/io/internal/file.h"
-#include "espalier/io/internal/record_hash.h"
+#include "espalier/io/internal/folder_job.h"
 #include "espalier/io/token_folder.h"
 
 namespace espalier {
@@ -21,7 +20,6 @@ constexpr const char* kTokenizerFiles[] = {
     "tiktoken.model",      "special_tokens_map.json", "added_tokens.json",
     "chat_template.jinja", "chat_template.json",
 };
-constexpr int64_t kMaxTokenizerBytes = int64_t{256} << 20;
 
 absl::StatusOr<std::string> Fingerprint(const std::string& dir) {
   std::string text;
@@ -29,10 +27,9 @@ absl::StatusOr<std::string> Fingerprint(const std::string& dir) {
     const std::string path = internal::JoinPath(dir, name);
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) continue;
-    const auto bytes = internal::ReadWholeFile(path, kMaxTokenizerBytes);
-    if (!bytes.ok()) return bytes.status();
-    absl::StrAppendFormat(&text, "%s%s:%016x", text.empty() ? "" : " ", name,
-                          internal::RecordHash(*bytes));
+    const auto hash = internal::HashFile(path);
+    if (!hash.ok()) return hash.status();
+    absl::StrAppend(&text, text.empty() ? "" : " ", name, ":", *hash);
   }
   return text;
 }

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "espalier/io/internal/record_hash.h"
 #include "espalier/io/internal/sample_drawer.h"
 #include "espalier/io/json_object.h"
 

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "espalier/io/internal/record_hash.h"
+#include "espalier/io/content_hash.h"
 #include "espalier/runtime/rng.h"
 
 namespace espalier {
@@ -46,7 +46,7 @@ class FakeSource final : public SampleSource {
       sample.ids.push_back(base_ + static_cast<int32_t>(1000 * index + i));
       sample.weights.push_back(i < prompt_ ? 0 : 1);
     }
-    sample.content_hash = internal::RecordHash(absl::StrCat(name_, index));
+    sample.content_hash = ContentHash(absl::StrCat(name_, index));
     return sample;
   }
   std::string Describe() const override {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <tuple>
@@ -14,12 +13,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 
 #include "espalier/io/atomic_directory.h"
+#include "espalier/io/content_hash.h"
 #include "espalier/io/internal/file.h"
-#include "espalier/io/internal/record_hash.h"
+#include "espalier/io/internal/folder_job.h"
 
 namespace espalier {
 
@@ -35,15 +33,17 @@ absl::Status MakeFolder(const std::string& path) {
                              absl::StrCat("cannot create ", path));
 }
 
+// 128 bits of XXH3: names of what must not be taken for another.
+std::string WideHash(const std::string& text) {
+  return absl::StrCat(HexOf(ContentHash(text)),
+                      HexOf(ContentHash(absl::StrCat("2", text))));
+}
+
 // Keys come from elsewhere: none may lead out of the folder.
 absl::Status CheckKey(const std::string& key) {
-  for (const absl::string_view part : absl::StrSplit(key, '/')) {
-    if (!internal::IsBareFileName(part) || part.size() > 255) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "object key \"", key, "\" cannot be the name of a local file"));
-    }
-  }
-  return absl::OkStatus();
+  if (internal::IsPathBelow(key)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "object key \"", key, "\" cannot be the name of a local file"));
 }
 
 }  // namespace
@@ -69,8 +69,7 @@ std::string ObjectCache::NameOf(const std::string& bucket,
                                 const ObjectInfo& object) const {
   const std::string identity = absl::StrCat(bucket, "\n", object.key, "\n",
                                             object.size, "\n", object.etag);
-  return absl::StrFormat("%016x%016x", internal::RecordHash(identity),
-                         internal::RecordHash(absl::StrCat("2", identity)));
+  return WideHash(identity);
 }
 
 absl::Status ObjectCache::MakeRoom(const std::string& bucket,
@@ -135,15 +134,8 @@ absl::StatusOr<std::string> ObjectCache::GetObject(const std::string& bucket,
     ++num_hits_;
     return path;
   }
-  const std::string part = absl::StrCat(path, ".", getpid(), ".part");
-  unlink(part.c_str());
-  absl::Status fetched = store_.Fetch(bucket, object, part);
+  const absl::Status fetched = store_.Fetch(bucket, object, path);
   if (!fetched.ok()) return fetched;
-  if (rename(part.c_str(), path.c_str()) != 0) {
-    absl::Status status = internal::SystemError("rename", part);
-    unlink(part.c_str());
-    return status;
-  }
   ++num_fetched_;
   return path;
 }
@@ -202,10 +194,8 @@ absl::StatusOr<std::string> ObjectCache::Get(const ObjectUrl& url) {
     if (!path.ok()) return path.status();
     paths.push_back(*path);
   }
-  std::string tree = internal::JoinPath(
-      internal::JoinPath(dir_, "trees"),
-      absl::StrFormat("%016x%016x", internal::RecordHash(prefix + "\n" + names),
-                      internal::RecordHash(names)));
+  std::string tree = internal::JoinPath(internal::JoinPath(dir_, "trees"),
+                                        WideHash(prefix + "\n" + names));
   std::error_code ignored;
   if (fs::is_directory(tree, ignored)) return tree;
   auto folder = AtomicDirectory::Create(tree);

@@ -1,8 +1,6 @@
 #include "espalier/io/object_store.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
@@ -59,43 +57,6 @@ absl::StatusOr<std::string> FileDigest(const std::string& path,
   digest.resize(size);
   return digest;
 }
-
-// A file that is removed unless it is kept.
-class NewFile {
- public:
-  explicit NewFile(std::string path) : path_(std::move(path)) {}
-  ~NewFile() {
-    if (descriptor_ < 0) return;
-    close(descriptor_);
-    if (!kept_) unlink(path_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  absl::Status Open(int64_t size) {
-    descriptor_ =
-        open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) return internal::SystemError("create", path_);
-    if (size == 0) return absl::OkStatus();
-    if (const int error = posix_fallocate(descriptor_, 0, size); error != 0) {
-      errno = error;
-      return internal::SystemError(absl::StrCat("take ", size, " bytes for"),
-                                   path_);
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Keep() {
-    if (fsync(descriptor_) != 0) return internal::SystemError("flush", path_);
-    kept_ = true;
-    return absl::OkStatus();
-  }
-  int descriptor() const { return descriptor_; }
-
- private:
-  const std::string path_;
-  int descriptor_ = -1;
-  bool kept_ = false;
-};
 
 }  // namespace
 
@@ -320,19 +281,20 @@ absl::Status ObjectStore::Impl::CheckDigest(const std::string& bucket,
 absl::Status ObjectStore::Fetch(const std::string& bucket,
                                 const ObjectInfo& object,
                                 const std::string& path) {
-  NewFile file(path);
-  absl::Status status = file.Open(object.size);
-  if (!status.ok()) return status;
+  auto file = AtomicFile::Create(path, object.size);
+  if (!file.ok()) return file.status();
   std::vector<HttpRequest> parts;
   for (int64_t at = 0; at < object.size; at += impl_->config.part_bytes) {
     const int64_t count = std::min(impl_->config.part_bytes, object.size - at);
     parts.push_back(impl_->RangeRequest(bucket, object, at, count));
-    parts.back().file = file.descriptor();
+    parts.back().file = &*file;
     parts.back().file_offset = at;
   }
-  status = impl_->http.Run(parts);
-  if (status.ok()) status = impl_->CheckDigest(bucket, object, path);
-  return status.ok() ? file.Keep() : status;
+  absl::Status status = impl_->http.Run(parts);
+  if (status.ok()) {
+    status = impl_->CheckDigest(bucket, object, file->temporary_path());
+  }
+  return status.ok() ? file->Commit() : status;
 }
 
 }  // namespace espalier

@@ -69,7 +69,8 @@ class ObjectStore {
   absl::StatusOr<std::string> Read(const std::string& bucket,
                                    const ObjectInfo& object, int64_t offset,
                                    int64_t count);
-  // Writes the whole object to a new file, in parts read in parallel. Every
+  // Writes the whole object to a file, in parts read in parallel; the file
+  // appears whole. Every
   // part must be of the version that `object` names. The file is compared with
   // the store's MD5 or SHA-256 where it has one. Fails, besides what the system
   // says: NOT_FOUND, PERMISSION_DENIED (with the store's own words), ABORTED

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "espalier/io/internal/record_hash.h"
+#include "espalier/io/content_hash.h"
 #include "espalier/io/internal/utf8.h"
 
 namespace espalier {
@@ -81,7 +81,7 @@ class RecordSource final : public SampleSource {
       return absl::Status(sample.status().code(),
                           absl::StrCat(where, ": ", sample.status().message()));
     }
-    sample->content_hash = internal::RecordHash(record->bytes);
+    sample->content_hash = ContentHash(record->bytes);
     return sample;
   }
 

@@ -1,10 +1,8 @@
 #include "espalier/io/internal/http_client.h"
 
 #include <curl/curl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <deque>
 #include <utility>
@@ -63,21 +61,13 @@ size_t TakeBody(char* data, size_t size, size_t count, void* user) {
         absl::StrCat("more than ", limit, " bytes in the answer"));
     return 0;
   }
-  if (request.file < 0) {
+  if (request.file == nullptr) {
     request.body.append(data, bytes);
   } else {
-    size_t done = 0;
-    while (done < bytes) {
-      const ssize_t wrote = pwrite(
-          request.file, data + done, bytes - done,
-          request.file_offset + transfer.received + static_cast<int64_t>(done));
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote <= 0) {
-        transfer.sink = absl::ErrnoToStatus(errno, "cannot write");
-        return 0;
-      }
-      done += static_cast<size_t>(wrote);
-    }
+    transfer.sink = request.file->WriteAt(
+        request.file_offset + transfer.received,
+        absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(data), bytes));
+    if (!transfer.sink.ok()) return 0;
   }
   transfer.received += static_cast<int64_t>(bytes);
   return bytes;

@@ -10,6 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "espalier/io/atomic_file.h"
+
 namespace espalier::internal {
 
 struct HttpSettings {
@@ -30,7 +32,7 @@ struct HttpRequest {
   // Bytes of the body: exactly this many where it is >= 0; at most max_body.
   int64_t expected_bytes = -1;
   int64_t max_body = int64_t{16} << 20;
-  int file = -1;  // descriptor, not owned
+  AtomicFile* file = nullptr;
   int64_t file_offset = 0;
 
   // Filled in by Run.
