@@ -1,0 +1,46 @@
+#include "espalier/io/chat_sample.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+#include "espalier/io/internal/chat_test_util.h"
+
+namespace espalier {
+namespace {
+
+using test::ChatOf;
+using test::kChatMl;
+
+using ChatSampleTest = test::ChatTest;
+
+TEST_F(ChatSampleTest, SamplesOfADataSetAreChats) {
+  const auto encoder = MakeChatSampleEncoder(
+      MakeTemplateEncoder(kChatMl, config_, "t", tokenizer_),
+      MakePlainEncoder(tokenizer_, {}), tokenizer_, options_);
+  Example example;
+  example.kind = Example::Kind::kChat;
+  example.messages = ChatOf(R"([{"role":"user","content":"a"},)"
+                            R"({"role":"assistant","content":"x"}])")
+                         .messages;
+  const auto sample = encoder->Encode(example);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  std::string roles;
+  for (size_t i = 0; i < sample->ids.size(); ++i) {
+    roles += ToString(sample->roles[i])[0];
+    if (sample->weights[i] != 0) roles += '!';
+  }
+  // <s><|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n
+  EXPECT_EQ(roles, "ccuuuuuucucaaaaaaaaaaa!c!a");
+  example.kind = Example::Kind::kText;
+  example.text.assign(1, 't');
+  EXPECT_EQ(encoder->Encode(example)->ids.size(), 3u);
+  example.kind = Example::Kind::kChat;
+  const auto none = MakeChatSampleEncoder(absl::NotFoundError("no template"),
+                                          MakePlainEncoder(tokenizer_, {}),
+                                          tokenizer_, options_);
+  EXPECT_EQ(none->Encode(example).status().message(), "no template");
+}
+
+}  // namespace
+}  // namespace espalier
