@@ -237,27 +237,6 @@ TEST_F(ChatTest, BadConversationsAreNamed) {
   }
 }
 
-TEST_F(ChatTest, ManyTurnsTakeLinearTime) {
-  JsonValue::Array messages;
-  for (int i = 0; i < 4000; ++i) {
-    for (const char* role : {"user", "assistant"}) {
-      JsonValue message;
-      message.Set("role", role);
-      message.Set("content", "<think>a</think>b");
-      messages.push_back(message);
-    }
-  }
-  for (const char* chat_template : {kChatMl, kThinking}) {
-    const auto encoder =
-        MakeTemplateEncoder(chat_template, config_, "t", tokenizer_);
-    Chat chat;
-    chat.messages = messages;
-    const auto encoded = (*encoder)->Encode(chat, options_);
-    ASSERT_TRUE(encoded.ok()) << encoded.status();
-    EXPECT_GT(encoded->ids.size(), 90000u);
-  }
-}
-
 // The folder of a released tokenizer, put together from the shared files.
 absl::StatusOr<std::string> ReleasedFolder(const test::TempDir& dir,
                                            const std::string& name) {
