@@ -1,7 +1,7 @@
 // Elementary functions on f32 lanes. Errors are against f64 over all f32 inputs
 // sampled by ops/math_test.cc. All but the Brief forms are the same bits on
 // every instruction set. The Brief forms are for results that are stored as
-// bf16: their error is below a sixteenth of that rounding. Included once per
+// bf16: their error is below a twelfth of that rounding. Included once per
 // instruction set, after ops/highway.h.
 
 #if defined(ESPALIER_OPS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,7 +1,6 @@
 #include "espalier/ops/gemm/internal/product.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace espalier::gemm {
 namespace {
@@ -258,8 +257,9 @@ void Product::RunUnpacked() {
   PackA(0);
   // Few rows leave most of a panel's lanes empty; without these A stays in L1.
   for (int64_t word = 1; word < words_; ++word) {
-    std::memmove(packed_a_ + word * args_.m, packed_a_ + word * tile_.a_pitch,
-                 static_cast<size_t>(args_.m) * 4);
+    for (int64_t i = 0; i < args_.m; ++i) {
+      packed_a_[word * args_.m + i] = packed_a_[word * tile_.a_pitch + i];
+    }
   }
   ForEach(pool_, CeilDiv(args_.n, plan_.n_task), [this](int64_t task) {
     const int64_t n = task * plan_.n_task;

@@ -4,7 +4,7 @@
 //   Vec; kWidth (f32 lanes); Zero(); Load(const uint32_t*);
 //   Broadcast(const uint32_t*); Set(float); Dot(acc, a, b); Add; Mul;
 //   LoadF32, StoreF32; LoadBf16, StoreBf16 (nearest-even); where it has a
-//   faster one, StoreBf16Pair of two neighbours, same bits.
+//   faster one, StoreBf16Pair of two neighbouring sums, same bits.
 
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
 // within one tile are small
@@ -49,14 +49,15 @@ inline void FinishVectors(const float* tile, int columns,
   }
 }
 
-// What most bf16 results need, no more than rounding: from the registers.
+// What most bf16 results of short products need, no more than rounding: from
+// the registers.
 template <int R, int V, typename S = Simd>
 inline bool RoundTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
                       const TileArgs& args) {
   if constexpr (requires { &S::StoreBf16Pair; } && V % 2 == 0) {
     const Finish& finish = *args.finish;
     if (finish.out_dtype != kBF16 || finish.alpha != 1 || finish.beta != 0 ||
-        finish.bias != nullptr) {
+        finish.bias != nullptr || finish.partial != nullptr) {
       return false;
     }
 #pragma GCC unroll 16
@@ -66,15 +67,7 @@ inline bool RoundTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
           static_cast<uint16_t*>(finish.out) + r * finish.out_stride;
 #pragma GCC unroll 16
       for (int v = 0; v < V; v += 2) {
-        typename Simd::Vec low = acc[r][v];
-        typename Simd::Vec high = acc[r][v + 1];
-        if (finish.partial != nullptr) {
-          const float* partial =
-              finish.partial + r * finish.partial_stride + v * kLanes;
-          low = Simd::Add(Simd::LoadF32(partial), low);
-          high = Simd::Add(Simd::LoadF32(partial + kLanes), high);
-        }
-        S::StoreBf16Pair(out + v * kLanes, low, high);
+        S::StoreBf16Pair(out + v * kLanes, acc[r][v], acc[r][v + 1]);
       }
     }
     return true;
