@@ -149,7 +149,7 @@ absl::Status Session::Impl::OpenModel() {
   auto model = CreateModel(config_.model_dir);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
-  auto checkpoint = CheckpointReader::Open(config_.model_dir);
+  auto checkpoint = CheckpointReader::Open(config_.model_dir, ReadMode::kAuto);
   if (!checkpoint.ok()) return checkpoint.status();
   const DType dtype = config_.dtype == "f32" ? kF32 : kBF16;
   Device& device = context_->cpu();
