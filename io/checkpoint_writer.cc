@@ -154,7 +154,8 @@ absl::Status CheckpointWriter::TakeUpShards() {
     if (!std::filesystem::exists(path, error)) continue;
     const absl::StatusOr<SafetensorsFile> file =
         SafetensorsFile::Open(path, ReadMode::kRead);
-    if (!file.ok()) return file.status();
+    // Damaged since it was finished: it is written again.
+    if (!file.ok()) continue;
     if (!IsPlanned(*file, shard.tensors, metadata_)) {
       return absl::FailedPreconditionError(absl::StrCat(
           path, " holds other tensors than this run would write; remove ",

@@ -65,6 +65,24 @@ std::vector<std::string> FilesOf(const std::string& dir) {
 
 class CheckpointWriterTest : public ::testing::Test {
  protected:
+  // A child writes two shards and is killed in the middle of the third.
+  void WriteUntilKilled() {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto writer = CheckpointWriter::Create(out_, Groups(4), options_);
+      if (writer.ok() && AppendGroup(*writer, 0).ok() &&
+          AppendGroup(*writer, 1).ok() &&
+          Append(*writer, "t2.codes", Data(2, 5)).ok()) {
+        raise(SIGKILL);
+      }
+      _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+  }
+
   test::TempDir dir_;
   std::string out_ = dir_.Path("out");
   std::string partial_ = dir_.Path("out.partial");
@@ -143,21 +161,7 @@ TEST_F(CheckpointWriterTest, RefusesWhatDoesNotFitThePlan) {
 TEST_F(CheckpointWriterTest, ResumesAfterAKill) {
   options_.max_shard_bytes = 12;
   options_.fingerprint = "source 1";
-  // The child is killed in the middle of the third shard.
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    auto writer = CheckpointWriter::Create(out_, Groups(4), options_);
-    if (writer.ok() && AppendGroup(*writer, 0).ok() &&
-        AppendGroup(*writer, 1).ok() &&
-        Append(*writer, "t2.codes", Data(2, 5)).ok()) {
-      raise(SIGKILL);
-    }
-    _exit(1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
+  WriteUntilKilled();
   EXPECT_EQ(FilesOf(partial_).size(), 4u);  // plan, two shards, a temporary one
 
   EXPECT_THAT(std::string(CheckpointWriter::Create(out_, Groups(4), options_)
@@ -202,6 +206,24 @@ TEST_F(CheckpointWriterTest, ResumesAfterAKill) {
     EXPECT_EQ(test::ReadFile(out_ + "/" + name),
               test::ReadFile(dir_.Path("fresh/" + name)));
   }
+}
+
+TEST_F(CheckpointWriterTest, FinishedShardThatWasDamagedIsWrittenAgain) {
+  options_.max_shard_bytes = 12;
+  WriteUntilKilled();
+  for (const std::string& name : FilesOf(partial_)) {
+    if (name.find("model-00001") != 0) continue;
+    std::filesystem::resize_file(partial_ + "/" + name, 3);
+  }
+  options_.resume = true;
+  auto writer = CheckpointWriter::Create(out_, Groups(4), options_);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_EQ(writer->num_finished_shards(), 1);
+  EXPECT_FALSE(writer->IsWritten("t0.codes"));
+  for (const int i : {0, 2, 3}) ASSERT_TRUE(AppendGroup(*writer, i).ok());
+  ASSERT_TRUE(writer->Finish().ok());
+  const auto reader = CheckpointReader::Open(out_);
+  EXPECT_TRUE(reader.ok()) << reader.status();
 }
 
 TEST_F(CheckpointWriterTest, RefusesWhenSpaceIsShortBeforeItStarts) {

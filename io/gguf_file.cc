@@ -125,11 +125,6 @@ const double* GgufFile::FindNumber(absl::string_view key,
   return found->second.scalar.AsDouble();
 }
 
-int64_t GgufFile::CountOf(absl::string_view key) const {
-  const auto found = metadata_.find(std::string(key));
-  return found == metadata_.end() ? 0 : found->second.count;
-}
-
 absl::Status GgufFile::DecodeRows(const GgufTensor& tensor, int64_t start,
                                   int64_t count, absl::Span<float> out) const {
   const auto named = [&](const absl::Status& status) {

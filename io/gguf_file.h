@@ -77,8 +77,6 @@ class GgufFile {
   const std::string* FindString(absl::string_view key) const;
   // Floats and integers.
   const double* FindNumber(absl::string_view key, double* storage) const;
-  // Number of elements of an array; 0 when absent.
-  int64_t CountOf(absl::string_view key) const;
 
   // Rows [start, start + count) of all slices as f32; a tensor of one dim is
   // one row.

@@ -42,11 +42,4 @@ absl::StatusOr<std::shared_ptr<FileMap>> MapCache::Get(
   return map;
 }
 
-size_t MapCache::num_live() const {
-  const MutexLock lock(mutex_);
-  return static_cast<size_t>(std::count_if(
-      slots_.begin(), slots_.end(),
-      [](const auto& slot) { return !slot.second.map.expired(); }));
-}
-
 }  // namespace espalier::internal

@@ -29,9 +29,6 @@ class MapCache {
   absl::StatusOr<std::shared_ptr<FileMap>> Get(const std::string& path,
                                                const FileIdentity& identity);
 
-  // Maps in existence, of this cache and of tensors.
-  size_t num_live() const;
-
  private:
   using Kept = std::list<std::shared_ptr<FileMap>>;
   struct Slot {

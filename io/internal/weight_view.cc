@@ -118,7 +118,6 @@ class Stacker {
           if (projection == projections[0] && experts > 0) break;
           return Bad(part, "is missing");
         }
-        ++used_;
         const SourceWeight& weight = source_.weights()[found->second];
         if (first == nullptr) first = &weight;
         if (weight.shape.size() != 2 || weight.shape != first->shape ||
@@ -158,7 +157,6 @@ class Stacker {
   const WeightSource& source_;
   const ExpertNames names_;
   absl::flat_hash_map<std::string, size_t> by_name_;
-  int64_t used_ = 0;
 };
 
 absl::StatusOr<std::vector<WeightView>> Separate(const WeightSource& source,
