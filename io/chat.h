@@ -105,12 +105,6 @@ struct KimiK3Options {
 std::unique_ptr<ChatEncoder> MakeKimiK3Encoder(const Tokenizer& tokenizer,
                                                const KimiK3Options& options);
 
-// A prompt and its completion without a layout: the tokenizer's own <s> if it
-// sets one, both texts, its end token; the completion and the end are trained.
-absl::StatusOr<EncodedChat> EncodePromptCompletion(
-    const Tokenizer& tokenizer, absl::string_view prompt,
-    absl::string_view completion);
-
 }  // namespace espalier
 
 #endif  // ESPALIER_IO_CHAT_H_

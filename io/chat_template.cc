@@ -391,32 +391,4 @@ absl::StatusOr<std::unique_ptr<ChatEncoder>> LoadChatEncoder(
   return encoder;
 }
 
-absl::StatusOr<EncodedChat> EncodePromptCompletion(
-    const Tokenizer& tokenizer, absl::string_view prompt,
-    absl::string_view completion) {
-  EncodedChat encoded;
-  encoded.roles = {"user", "assistant"};
-  encoded.text = absl::StrCat(prompt, completion);
-  EncodeOptions add;
-  add.add_special_tokens = true;
-  const auto frame = tokenizer.Encode("", add);
-  const auto before = tokenizer.Encode(prompt);
-  const auto after = tokenizer.Encode(completion);
-  for (const auto* ids : {&frame, &before, &after}) {
-    if (!ids->ok()) return ids->status();
-  }
-  const auto add_ids = [&](int32_t id, int32_t message, float weight) {
-    encoded.ids.push_back(id);
-    encoded.messages.push_back(message);
-    encoded.weights.push_back(weight);
-  };
-  if (!frame->empty() && tokenizer.bos_id() == frame->front()) {
-    add_ids(frame->front(), -1, 0);
-  }
-  for (const int32_t id : *before) add_ids(id, 0, 0);
-  for (const int32_t id : *after) add_ids(id, 1, 1);
-  if (tokenizer.eos_id().has_value()) add_ids(*tokenizer.eos_id(), 1, 1);
-  return encoded;
-}
-
 }  // namespace espalier

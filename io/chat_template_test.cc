@@ -20,7 +20,6 @@ using test::ChatOf;
 using test::ChatTest;
 using test::kChatMl;
 using test::MakeTokenizer;
-using test::Show;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -189,11 +188,6 @@ TEST_F(ChatTest, BosStandsOnce) {
   const auto twice = Encode(std::string("{{ bos_token }}") + kChatMl, one);
   EXPECT_THAT(twice->warnings,
               ElementsAre(HasSubstr("two <s> in a row at token 1")));
-  const auto pair = EncodePromptCompletion(tokenizer_, "p<s>", "c");
-  ASSERT_TRUE(pair.ok());
-  EXPECT_EQ(Show(tokenizer_, *pair), "<s>p<s>[c<|im_end|>]");
-  EXPECT_EQ(
-      std::count(pair->ids.begin(), pair->ids.end(), *tokenizer_.bos_id()), 1);
 }
 
 TEST_F(ChatTest, WeightsFollowTheOptions) {

@@ -1,5 +1,6 @@
 #include "espalier/io/sample.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "gtest/gtest.h"
 
 #include "espalier/io/internal/byte_tokenizer.h"
+#include "espalier/io/internal/chat_test_util.h"
 #include "espalier/io/internal/test_util.h"
 
 namespace espalier {
@@ -69,6 +71,30 @@ TEST_F(SampleTest, WhatIsTrained) {
   encoder_options_.train_prompt = true;
   encoder_options_.add_bos = encoder_options_.add_eos = false;
   EXPECT_THAT(Read("a.jsonl", lines), ElementsAre("ABCD", "EF"));
+}
+
+// One <s> in front, one end behind; those in the data are text.
+TEST_F(SampleTest, SpelledTokensAreText) {
+  const test::AddedByteTokenizer tokenizer = test::MakeTokenizer();
+  Example example;
+  example.kind = Example::Kind::kPromptCompletion;
+  example.prompt = "p<s>";
+  example.completion = "c<|im_end|>";
+  const auto sample = MakePlainEncoder(tokenizer, {})->Encode(example);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(tokenizer.Decode(sample->ids), "<s>p<s>c<|im_end|><|im_end|>");
+  EXPECT_EQ(
+      std::count(sample->ids.begin(), sample->ids.end(), *tokenizer.bos_id()),
+      1);
+  EXPECT_EQ(sample->ids.front(), *tokenizer.bos_id());
+  EXPECT_EQ(
+      std::count(sample->ids.begin(), sample->ids.end(), *tokenizer.eos_id()),
+      1);
+  EXPECT_EQ(sample->ids.back(), *tokenizer.eos_id());
+  EXPECT_EQ(std::count(sample->weights.begin(), sample->weights.end(), 1.0f),
+            12);
+  EXPECT_EQ(sample->weights[4], 0);
+  EXPECT_EQ(sample->weights[5], 1);
 }
 
 TEST_F(SampleTest, OwnFields) {

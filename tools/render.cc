@@ -11,6 +11,7 @@
 #include "espalier/io/example.h"
 #include "espalier/io/json.h"
 #include "espalier/io/record_file.h"
+#include "espalier/io/sample.h"
 #include "espalier/tools/commands.h"
 
 namespace espalier::tools {
@@ -73,26 +74,57 @@ void Show(const EncodedChat& encoded, const Tokenizer& tokenizer,
   }
 }
 
+// A record that is no chat, as two messages: its text, or prompt and
+// completion.
+absl::StatusOr<EncodedChat> EncodePlain(const Example& example,
+                                        const SampleEncoder& encoder) {
+  const auto sample = encoder.Encode(example);
+  if (!sample.ok()) return sample.status();
+  const bool is_text = example.kind == Example::Kind::kText;
+  EncodedChat encoded;
+  encoded.text =
+      is_text ? example.text : absl::StrCat(example.prompt, example.completion);
+  encoded.roles = {
+      std::string(ToString(is_text ? TokenRole::kText : TokenRole::kPrompt))};
+  if (!is_text) encoded.roles.emplace_back(ToString(TokenRole::kCompletion));
+  encoded.ids = sample->ids;
+  encoded.weights = sample->weights;
+  for (const TokenRole role : sample->roles) {
+    encoded.messages.push_back(role == TokenRole::kControl      ? -1
+                               : role == TokenRole::kCompletion ? 1
+                                                                : 0);
+  }
+  return encoded;
+}
+
+struct Encoders {
+  // Data without chats needs no layout.
+  absl::StatusOr<std::unique_ptr<ChatEncoder>> chats;
+  std::unique_ptr<SampleEncoder> plain;
+};
+
+absl::StatusOr<EncodedChat> EncodeExample(const Example& example,
+                                          const ChatOptions& options,
+                                          const Encoders& encoders) {
+  if (example.kind != Example::Kind::kChat) {
+    return EncodePlain(example, *encoders.plain);
+  }
+  if (!encoders.chats.ok()) return encoders.chats.status();
+  Chat chat;
+  chat.messages = example.messages;
+  chat.tools = example.tools;
+  return (*encoders.chats)->Encode(chat, options);
+}
+
 absl::Status RenderRecord(const RenderFlags& flags, const RecordFile& file,
                           int64_t index, const Tokenizer& tokenizer,
-                          const ChatEncoder& encoder) {
+                          const Encoders& encoders) {
   const auto record = file.Read(index);
   if (!record.ok()) return record.status();
   const std::string where = absl::StrCat(flags.data, ":", record->line);
   const auto example = ParseExample(record->bytes, ExampleFields(), where);
   if (!example.ok()) return example.status();
-  absl::StatusOr<EncodedChat> encoded;
-  if (example->kind == Example::Kind::kChat) {
-    Chat chat;
-    chat.messages = example->messages;
-    chat.tools = example->tools;
-    encoded = encoder.Encode(chat, flags.options);
-  } else {
-    encoded = EncodePromptCompletion(tokenizer, example->prompt,
-                                     example->kind == Example::Kind::kText
-                                         ? example->text
-                                         : example->completion);
-  }
+  const auto encoded = EncodeExample(*example, flags.options, encoders);
   if (!encoded.ok()) {
     return absl::Status(encoded.status().code(),
                         absl::StrCat(where, ": ", encoded.status().message()));
@@ -117,15 +149,16 @@ absl::Status Render(RenderFlags& flags) {
           .count();
   const auto tokenizer = LoadTokenizer(flags.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
-  const auto encoder =
-      LoadChatEncoder(flags.tokenizer, **tokenizer, FormatOf(flags.layout));
-  if (!encoder.ok()) return encoder.status();
+  PlainEncoderOptions plain;
+  plain.train_prompt = flags.options.loss == ChatLoss::kAll;
+  const Encoders encoders = {
+      LoadChatEncoder(flags.tokenizer, **tokenizer, FormatOf(flags.layout)),
+      MakePlainEncoder(**tokenizer, plain)};
   const auto file = RecordFile::Open(flags.data, RecordFileOptions());
   if (!file.ok()) return file.status();
   for (int64_t i = flags.first;
        i < (*file)->size() && i - flags.first < flags.count; ++i) {
-    absl::Status status =
-        RenderRecord(flags, **file, i, **tokenizer, **encoder);
+    absl::Status status = RenderRecord(flags, **file, i, **tokenizer, encoders);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
