@@ -77,10 +77,12 @@ absl::StatusOr<DataSet> OpenDataSet(const std::string& tokenizer_dir,
   if (!fingerprint.ok()) return fingerprint.status();
   set.tokenizer_fingerprint = *std::move(fingerprint);
   ChatOptions chat = config.chat;
-  if (config.plain.train_prompt) chat.loss = ChatLoss::kAll;
+  PlainEncoderOptions plain = config.plain;
+  if (plain.train_prompt) chat.loss = ChatLoss::kAll;
+  plain.train_prompt = chat.loss == ChatLoss::kAll;
   set.encoder = MakeChatSampleEncoder(
-      LoadChatEncoder(tokenizer_dir, *set.tokenizer),
-      MakePlainEncoder(*set.tokenizer, config.plain), *set.tokenizer, chat);
+      LoadChatEncoder(tokenizer_dir, *set.tokenizer, config.chat_format),
+      MakePlainEncoder(*set.tokenizer, plain), *set.tokenizer, chat);
   for (size_t i = 0; i < config.paths.size(); ++i) {
     auto source = OpenSource(config.paths[i], config, set);
     if (!source.ok()) return source.status();

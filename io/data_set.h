@@ -22,8 +22,10 @@ struct DataSetConfig {
   // The share of each path in the tokens; none: all are drawn from as one.
   std::vector<double> weights;
   RecordSourceOptions records;
-  PlainEncoderOptions plain;  // train_prompt: chats are trained whole, too
+  // plain.train_prompt and chat.loss == kAll each mean the other.
+  PlainEncoderOptions plain;
   ChatOptions chat;
+  ChatFormat chat_format = ChatFormat::kAuto;
 };
 
 // Opened data: the groups of a DataStream, and what their samples need.

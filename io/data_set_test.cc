@@ -15,6 +15,8 @@ namespace espalier {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -81,6 +83,47 @@ TEST_F(DataSetTest, PackedDataIsTheData) {
   // Another tokenizer's tokens are not taken.
   dir_.Write("tokenizer_config.json", R"({"bos_token":"<s>"})");
   EXPECT_THAT(Error(packed), HasSubstr("pack the data again"));
+}
+
+TEST_F(DataSetTest, ChatsFollowTheConfig) {
+  dir_.Write("chat_template.jinja",
+             "{{ 'abcde'[strftime_now('%d') | int] }}{% for m in messages %}"
+             "{{ m.content }}</s>{% endfor %}");
+  DataSetConfig config;
+  config.paths = {dir_.Write(
+      "a.jsonl",
+      R"({"messages":[{"role":"user","content":"a"},)"
+      R"({"role":"assistant","content":"b"},{"role":"user","content":"c"},)"
+      R"({"role":"assistant","content":"d"}]})"
+      "\n{\"prompt\":\"a\",\"completion\":\"b\"}\n")};
+  config.chat.now_seconds = 3 * 86400;  // 4 January 1970
+  const auto weights = [&](int64_t index) {
+    const auto set = OpenDataSet(dir_.path(), config);
+    EXPECT_TRUE(set.ok()) << set.status();
+    const auto sample = set->groups[0].sources[0]->Get(index);
+    EXPECT_TRUE(sample.ok()) << sample.status();
+    if (sample.ok() && index == 0) {
+      EXPECT_THAT(sample->ids, ElementsAre(4, 0, 6, 1, 6, 2, 6, 3, 6));
+    }
+    return sample.ok() ? sample->weights : std::vector<float>();
+  };
+  EXPECT_THAT(weights(0), ElementsAre(0, 0, 0, 1, 1, 0, 0, 1, 1));
+  config.chat.loss = ChatLoss::kLastAssistant;
+  EXPECT_THAT(weights(0), ElementsAre(0, 0, 0, 0, 0, 0, 0, 1, 1));
+  EXPECT_THAT(weights(1), ElementsAre(0, 0, 1, 1));
+  // All is all, whichever kind of data it is said for.
+  config.chat.loss = ChatLoss::kAll;
+  EXPECT_THAT(weights(0), Each(1));
+  EXPECT_THAT(weights(1), ElementsAre(0, 1, 1, 1));
+  config.chat.loss = ChatLoss::kAssistant;
+  config.plain.train_prompt = true;
+  EXPECT_THAT(weights(0), Each(1));
+  EXPECT_THAT(weights(1), ElementsAre(0, 1, 1, 1));
+  config.chat_format = ChatFormat::kKimiLinear;
+  const auto set = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_THAT(std::string(set->groups[0].sources[0]->Get(0).status().message()),
+              HasSubstr("<|im_user|>"));
 }
 
 TEST_F(DataSetTest, WeightsMakeGroups) {

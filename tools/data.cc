@@ -11,6 +11,7 @@
 #include "espalier/io/data_inspect.h"
 #include "espalier/io/data_set.h"
 #include "espalier/io/token_folder.h"
+#include "espalier/tools/chat_flags.h"
 #include "espalier/tools/commands.h"
 #include "espalier/tools/remote.h"
 
@@ -21,6 +22,7 @@ namespace {
 struct DataFlags {
   std::string tokenizer_dir;
   DataSetConfig set;
+  ChatFlags chat;
   DataInspectOptions inspect;
   std::string long_samples = "split";
   std::string boundary = "blank-line";
@@ -47,6 +49,8 @@ absl::Status Prepare(DataFlags& flags) {
   file.boundary = flags.boundary == "none"        ? TextBoundary::kNone
                   : flags.boundary == "separator" ? TextBoundary::kSeparator
                                                   : TextBoundary::kBlankLine;
+  flags.set.chat = flags.chat.Options();
+  flags.set.chat_format = flags.chat.format();
   auto paths = flags.remote.Local(flags.set.paths);
   if (!paths.ok()) return paths.status();
   flags.set.paths = *std::move(paths);
@@ -129,7 +133,8 @@ void AddCommon(CLI::App* cmd, DataFlags& f) {
   cmd->add_option("--separator", f.set.records.file.separator,
                   "The line between documents, for --boundary separator");
   cmd->add_flag("--train-prompt", f.set.plain.train_prompt,
-                "Train on prompts too");
+                "The same as --loss all");
+  f.chat.AddFlags(cmd);
   cmd->add_flag("--json", f.json, "Print JSON");
   f.remote.AddFlags(cmd);
 }

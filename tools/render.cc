@@ -1,4 +1,3 @@
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include "espalier/io/json.h"
 #include "espalier/io/record_file.h"
 #include "espalier/io/sample.h"
+#include "espalier/tools/chat_flags.h"
 #include "espalier/tools/commands.h"
 
 namespace espalier::tools {
@@ -21,20 +21,12 @@ namespace {
 struct RenderFlags {
   std::string tokenizer;
   std::string data;
-  std::string loss = "assistant";
-  std::string layout = "auto";
   int64_t count = 1;
   int64_t first = 0;
+  bool prompt = false;
   bool json = false;
-  ChatOptions options;
+  ChatFlags chat;
 };
-
-ChatFormat FormatOf(const std::string& name) {
-  return name == "template"      ? ChatFormat::kTemplate
-         : name == "kimi-linear" ? ChatFormat::kKimiLinear
-         : name == "kimi-k3"     ? ChatFormat::kKimiK3
-                                 : ChatFormat::kAuto;
-}
 
 JsonValue ToJson(const EncodedChat& encoded, const std::string& where) {
   JsonValue::Array weights(encoded.weights.begin(), encoded.weights.end());
@@ -98,13 +90,13 @@ absl::StatusOr<EncodedChat> EncodePlain(const Example& example,
 }
 
 struct Encoders {
+  ChatOptions options;
   // Data without chats needs no layout.
   absl::StatusOr<std::unique_ptr<ChatEncoder>> chats;
   std::unique_ptr<SampleEncoder> plain;
 };
 
 absl::StatusOr<EncodedChat> EncodeExample(const Example& example,
-                                          const ChatOptions& options,
                                           const Encoders& encoders) {
   if (example.kind != Example::Kind::kChat) {
     return EncodePlain(example, *encoders.plain);
@@ -113,7 +105,7 @@ absl::StatusOr<EncodedChat> EncodeExample(const Example& example,
   Chat chat;
   chat.messages = example.messages;
   chat.tools = example.tools;
-  return (*encoders.chats)->Encode(chat, options);
+  return (*encoders.chats)->Encode(chat, encoders.options);
 }
 
 absl::Status RenderRecord(const RenderFlags& flags, const RecordFile& file,
@@ -124,7 +116,7 @@ absl::Status RenderRecord(const RenderFlags& flags, const RecordFile& file,
   const std::string where = absl::StrCat(flags.data, ":", record->line);
   const auto example = ParseExample(record->bytes, ExampleFields(), where);
   if (!example.ok()) return example.status();
-  const auto encoded = EncodeExample(*example, flags.options, encoders);
+  const auto encoded = EncodeExample(*example, encoders);
   if (!encoded.ok()) {
     return absl::Status(encoded.status().code(),
                         absl::StrCat(where, ": ", encoded.status().message()));
@@ -140,19 +132,15 @@ absl::Status RenderRecord(const RenderFlags& flags, const RecordFile& file,
 }
 
 absl::Status Render(RenderFlags& flags) {
-  flags.options.loss = flags.loss == "all"    ? ChatLoss::kAll
-                       : flags.loss == "last" ? ChatLoss::kLastAssistant
-                                              : ChatLoss::kAssistant;
-  flags.options.now_seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(
-          std::chrono::system_clock::now().time_since_epoch())
-          .count();
+  ChatOptions options = flags.chat.Options();
+  options.add_generation_prompt = flags.prompt;
   const auto tokenizer = LoadTokenizer(flags.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
   PlainEncoderOptions plain;
-  plain.train_prompt = flags.options.loss == ChatLoss::kAll;
+  plain.train_prompt = options.loss == ChatLoss::kAll;
   const Encoders encoders = {
-      LoadChatEncoder(flags.tokenizer, **tokenizer, FormatOf(flags.layout)),
+      options,
+      LoadChatEncoder(flags.tokenizer, **tokenizer, flags.chat.format()),
       MakePlainEncoder(**tokenizer, plain)};
   const auto file = RecordFile::Open(flags.data, RecordFileOptions());
   if (!file.ok()) return file.status();
@@ -182,18 +170,9 @@ void AddRender(CLI::App& app, int& exit_code) {
   cmd->add_option("--count", f.count, "How many")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  cmd->add_option("--loss", f.loss, "What is trained")
-      ->check(CLI::IsMember({"assistant", "last", "all"}))
-      ->capture_default_str();
-  cmd->add_option("--layout", f.layout, "Of the chats")
-      ->check(CLI::IsMember({"auto", "template", "kimi-linear", "kimi-k3"}))
-      ->capture_default_str();
-  cmd->add_option("--content-token", f.options.content_tokens,
-                  "An added token that assistant content may spell, such as "
-                  "<think>; may stand several times");
-  cmd->add_flag("--prompt", f.options.add_generation_prompt,
-                "End with the prompt for an answer");
+  cmd->add_flag("--prompt", f.prompt, "End with the prompt for an answer");
   cmd->add_flag("--json", f.json, "Print a JSON object a chat");
+  f.chat.AddFlags(cmd);
   cmd->callback([flags, &exit_code] {
     const absl::Status status = Render(*flags);
     exit_code = status.ok() ? 0 : FailOnFolder("render", status);
