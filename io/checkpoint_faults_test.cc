@@ -230,7 +230,7 @@ TEST_P(CheckpointFaultsTest, F5HandlesMapsAndMemoryOverManyShards) {
   EXPECT_EQ(ToDoubles(held[7]).size(), 128u);
   EXPECT_LE(maps, 64);
   EXPECT_EQ(maps > 0, GetParam() == ReadMode::kMap);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(ESPALIER_ASAN) && !defined(ESPALIER_TSAN)
   EXPECT_LT(grown, 16 * 1024);  // the model has 38 MB
 #endif
   (void)grown;

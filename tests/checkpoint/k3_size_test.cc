@@ -40,33 +40,24 @@ class K3SizeTest : public ::testing::Test {
                        "/tests/fixtures/configs/kimi_k3.json");
     const std::string config(std::istreambuf_iterator<char>(file), {});
     const auto written = test::WriteSparseCheckpoint(config, dir_->path());
-    written_ = written.ok();
-    // A file system without holes, or with a small limit on file sizes.
-    if (!written_) std::printf("%s\n", written.status().ToString().c_str());
+    status_ = new absl::Status(written.status());
   }
   static void TearDownTestSuite() {
     delete dir_;
+    delete status_;
     dir_ = nullptr;
+    status_ = nullptr;
   }
   void SetUp() override {
-    if (!written_) GTEST_SKIP() << "no sparse files in " << dir_->path();
-  }
-
-  // Peak resident bytes of a process that does `work`, -1 where it fails.
-  static int64_t PeakBytes(const std::function<bool()>& work) {
-    const pid_t child = fork();
-    if (child == 0) _exit(work() ? 0 : 1);
-    int status = 0;
-    struct rusage usage = {};
-    if (wait4(child, &status, 0, &usage) != child || status != 0) return -1;
-    return int64_t{usage.ru_maxrss} << 10;
+    if (absl::IsUnavailable(*status_)) GTEST_SKIP() << *status_;
+    ASSERT_EQ(*status_, absl::OkStatus());
   }
 
   static test::TempDir* dir_;
-  static bool written_;
+  static absl::Status* status_;
 };
 test::TempDir* K3SizeTest::dir_ = nullptr;
-bool K3SizeTest::written_ = false;
+absl::Status* K3SizeTest::status_ = nullptr;
 
 // Instrumented builds keep shadow memory of their own.
 int64_t MemoryLimit() {
@@ -78,7 +69,7 @@ int64_t MemoryLimit() {
 }
 
 TEST_F(K3SizeTest, InspectReadsHeadersOnly) {
-  const int64_t peak = PeakBytes([] {
+  const int64_t peak = test::PeakBytes([] {
     const auto report = InspectCheckpoint(dir_->path());
     return report.ok() && report->family_known &&
            report->num_tensors == 497'220 && report->num_files == 96 &&
@@ -91,7 +82,7 @@ TEST_F(K3SizeTest, InspectReadsHeadersOnly) {
 }
 
 TEST_F(K3SizeTest, VerifyMatchesEveryName) {
-  const int64_t peak = PeakBytes([] {
+  const int64_t peak = test::PeakBytes([] {
     const auto report = VerifyCheckpoint(dir_->path(), {});
     return report.ok() && report->ok() && report->num_matched == 497'220 &&
            report->notes.empty();
@@ -103,7 +94,7 @@ TEST_F(K3SizeTest, VerifyMatchesEveryName) {
 // The plan of every piece is made before space is found to be short.
 TEST_F(K3SizeTest, ShardRefusesAFullDiskInLittleMemory) {
   const std::string out = dir_->path() + "/out";
-  const int64_t peak = PeakBytes([&] {
+  const int64_t peak = test::PeakBytes([&] {
     ShardOptions options;
     options.mesh = {8, 64, 8, 1};
     const auto report = ShardCheckpoint(dir_->path(), out, options);

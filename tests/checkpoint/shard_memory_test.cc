@@ -1,10 +1,7 @@
 // Sharding moves a model of 357 MB through buffers of a few megabytes.
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <functional>
+#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -22,14 +19,17 @@ constexpr char kConfig[] = R"({"model_type":"llama","vocab_size":32768,
     "num_key_value_heads":4,"intermediate_size":8192,
     "tie_word_embeddings":false})";
 
-// Peak resident bytes of a process that does `work`, -1 where it fails.
-int64_t PeakBytes(const std::function<absl::Status()>& work) {
-  const pid_t child = fork();
-  if (child == 0) _exit(work().ok() ? 0 : 1);
-  int status = 0;
-  struct rusage usage = {};
-  if (wait4(child, &status, 0, &usage) != child || status != 0) return -1;
-  return int64_t{usage.ru_maxrss} << 10;
+// Puts numbers that tell their place into the holes of a file's data.
+void FillHoles(const std::filesystem::path& path) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  uint64_t header = 0;
+  file.read(reinterpret_cast<char*>(&header), sizeof(header));
+  const uint64_t size = std::filesystem::file_size(path);
+  for (uint64_t at = 8 + header; at + 8 <= size; at += 40'008) {
+    const uint64_t value = at * 0x9E3779B97F4A7C15u;
+    file.seekp(static_cast<std::streamoff>(at));
+    file.write(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
 }
 
 TEST(ShardMemoryTest, StreamsInBoundedMemory) {
@@ -38,14 +38,17 @@ TEST(ShardMemoryTest, StreamsInBoundedMemory) {
   const auto written = test::WriteSparseCheckpoint(kConfig, in);
   ASSERT_TRUE(written.ok()) << written.status();
   ASSERT_GT(written->total_bytes, 350'000'000);
-  const int64_t shard = PeakBytes([&] {
+  for (const auto& file : std::filesystem::directory_iterator(in)) {
+    if (file.path().extension() == ".safetensors") FillHoles(file.path());
+  }
+  const int64_t shard = test::PeakBytes([&] {
     ShardOptions options;
     options.mesh = {4, 1, 2, 1};
     options.max_shard_bytes = 50'000'000;
-    return ShardCheckpoint(in, dir.Path("out"), options).status();
+    return ShardCheckpoint(in, dir.Path("out"), options).ok();
   });
-  const int64_t unshard = PeakBytes([&] {
-    return UnshardCheckpoint(dir.Path("out"), dir.Path("back"), {}).status();
+  const int64_t unshard = test::PeakBytes([&] {
+    return UnshardCheckpoint(dir.Path("out"), dir.Path("back"), {}).ok();
   });
   ASSERT_GT(shard, 0);
   ASSERT_GT(unshard, 0);

@@ -1,5 +1,9 @@
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -98,7 +102,9 @@ absl::Status WriteShard(const std::string& path, std::vector<Item>& items,
   std::error_code error;
   std::filesystem::resize_file(path, bytes.size() + static_cast<uint64_t>(at),
                                error);
-  if (error) return absl::UnknownError(absl::StrCat(path, error.message()));
+  if (error) {
+    return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  }
   result->num_tensors += static_cast<int64_t>(items.size());
   ++result->num_files;
   result->total_bytes += at;
@@ -163,6 +169,15 @@ absl::StatusOr<SparseCheckpoint> WriteSparseCheckpoint(
       << "\n  },\n  \"weight_map\": {\n"
       << index << "\n  }\n}\n";
   return result;
+}
+
+int64_t PeakBytes(const std::function<bool()>& work) {
+  const pid_t child = fork();
+  if (child == 0) _exit(work() ? 0 : 1);
+  int status = 0;
+  struct rusage usage = {};
+  if (wait4(child, &status, 0, &usage) != child || status != 0) return -1;
+  return int64_t{usage.ru_maxrss} << 10;
 }
 
 }  // namespace espalier::test

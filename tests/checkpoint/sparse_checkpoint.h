@@ -2,6 +2,7 @@
 #define ESPALIER_TESTS_CHECKPOINT_SPARSE_CHECKPOINT_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,9 +23,13 @@ struct SparseCheckpoint {
 // the packed form where the config has one; the data are holes of the files.
 // One shard a layer, one for the rest in front, one for the rest behind, one
 // for a vision tower. The experts of a layer lie in another order than their
-// numbers, the tensors of one expert side by side.
+// numbers, the tensors of one expert side by side. UNAVAILABLE where the file
+// system has no holes or no room for such lengths.
 absl::StatusOr<SparseCheckpoint> WriteSparseCheckpoint(
     absl::string_view config_json, const std::string& dir);
+
+// Peak resident bytes of a process that does `work`, -1 where it returns false.
+int64_t PeakBytes(const std::function<bool()>& work);
 
 }  // namespace espalier::test
 
