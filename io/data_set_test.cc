@@ -204,5 +204,20 @@ TEST_F(DataSetTest, InspectionCountsAndShows) {
   }
 }
 
+// The first token of a sample predicts from nothing, whatever its weight.
+TEST_F(DataSetTest, FirstTokenIsNotTrained) {
+  DataSetConfig config;
+  config.paths = {dir_.Write("a.txt", "abc")};
+  config.plain.add_bos = config.plain.add_eos = false;
+  const auto set = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(set.ok());
+  EXPECT_EQ(set->groups[0].sources[0]->Get(0)->weights[0], 1);
+  const auto got = InspectData(set->groups, DataInspectOptions());
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->num_tokens, 3);
+  EXPECT_EQ(got->num_trained_tokens, 2);
+  EXPECT_EQ(got->sum_weights, 2);
+}
+
 }  // namespace
 }  // namespace espalier

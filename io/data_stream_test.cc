@@ -46,14 +46,21 @@ class FakeSource final : public SampleSource {
       sample.ids.push_back(base_ + static_cast<int32_t>(1000 * index + i));
       sample.weights.push_back(i < prompt_ ? 0 : 1);
     }
-    sample.content_hash = ContentHash(absl::StrCat(name_, index));
+    sample.content_hash = *Hash(index);
+    ++num_encoded_;
     return sample;
+  }
+  absl::StatusOr<uint64_t> Hash(int64_t index) const override {
+    return ContentHash(absl::StrCat(name_, index));
   }
   std::string Describe() const override {
     return absl::StrCat(name_, ": ", size(), " records");
   }
 
+  int64_t num_encoded() const { return num_encoded_; }
+
  private:
+  mutable int64_t num_encoded_ = 0;
   const std::string name_;
   const int32_t base_;
   const std::vector<int64_t> lengths_;
@@ -260,6 +267,12 @@ TEST(DataStreamTest, GroupsKeepTheirShareOfTokensInEveryPrefix) {
   ASSERT_TRUE(stream.ok());
   int64_t tokens[2] = {0, 0};
   Pack pack;
+  // At ties the first group comes first.
+  ASSERT_TRUE(*(*stream)->Next(&pack));
+  EXPECT_EQ(pack.pieces[0].ref.group, 0);
+  for (const Piece& piece : pack.pieces) {
+    tokens[piece.ref.group] += piece.ref.size();
+  }
   for (int i = 0; i < 1000; ++i) {
     ASSERT_TRUE(*(*stream)->Next(&pack));
     for (const Piece& piece : pack.pieces) {
@@ -321,6 +334,24 @@ TEST(DataStreamTest, SplitsAreDisjointAndStable) {
       parts[part] = now[part];
     }
   }
+}
+
+TEST(DataStreamTest, OtherSplitIsNotEncoded) {
+  auto source =
+      std::make_unique<FakeSource>("a", 0, std::vector<int64_t>(500, 5));
+  const FakeSource& counted = *source;
+  std::vector<DataGroup> groups;
+  groups.push_back(Group(std::move(source)));
+  DataStreamOptions options;
+  options.num_epochs = 1;
+  options.held_out_fraction = 0.2;
+  options.split = DataSplit::kHeldOut;
+  const auto stream = DataStream::Create(std::move(groups), options);
+  ASSERT_TRUE(stream.ok());
+  All(**stream);
+  EXPECT_GT(counted.num_encoded(), 0);
+  EXPECT_EQ(counted.num_encoded(), (*stream)->report().num_samples);
+  EXPECT_EQ(counted.num_encoded() + (*stream)->report().num_other_split, 500);
 }
 
 TEST(DataStreamTest, BadRecordsStopOrAreCounted) {

@@ -85,6 +85,12 @@ class RecordSource final : public SampleSource {
     return sample;
   }
 
+  absl::StatusOr<uint64_t> Hash(int64_t index) const override {
+    const auto record = file_->Read(index);
+    if (!record.ok()) return record.status();
+    return ContentHash(record->bytes);
+  }
+
   std::string Describe() const override {
     return absl::StrCat(file_->path(), ": ", file_->size(), " records, ",
                         file_->num_bytes(), " bytes");

@@ -70,6 +70,8 @@ class SampleSource {
   // 0 <= index < size(). INVALID_ARGUMENT is a fault of this record alone;
   // every other failure is one of the whole source.
   virtual absl::StatusOr<EncodedSample> Get(int64_t index) const = 0;
+  // The content_hash of a sample, without encoding it.
+  virtual absl::StatusOr<uint64_t> Hash(int64_t index) const = 0;
   // What the source is, for messages and for telling whether it is the same:
   // its name, size and bytes.
   virtual std::string Describe() const = 0;

@@ -68,23 +68,30 @@ class TokenFolderSource final : public SampleSource {
 
   int64_t size() const override { return info_.num_samples; }
 
+  absl::StatusOr<uint64_t> Hash(int64_t index) const override {
+    const auto [shard, local] = Find(index);
+    std::vector<uint64_t> hash(1);
+    const absl::Status status =
+        ReadValues(shard->file, *shard->hashes, local, &hash);
+    if (!status.ok()) return status;
+    return hash[0];
+  }
+
   absl::StatusOr<EncodedSample> Get(int64_t index) const override {
-    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
-    const TokenShard& shard = shards_[static_cast<size_t>(end - ends_.begin())];
-    const int64_t local = index - (*end - shard.size());
+    const auto hash = Hash(index);
+    if (!hash.ok()) return hash.status();
+    const auto [found, local] = Find(index);
+    const TokenShard& shard = *found;
     const int64_t begin = shard.offsets[static_cast<size_t>(local)];
     const int64_t last = shard.offsets[static_cast<size_t>(local) + 1];
     EncodedSample sample;
     sample.ids.resize(static_cast<size_t>(last - begin));
     sample.weights.resize(sample.ids.size());
-    std::vector<uint64_t> hash(1);
     absl::Status status =
         ReadValues(shard.file, *shard.ids, begin, &sample.ids);
     if (status.ok()) status = ReadWeights(shard, begin, &sample.weights);
-    if (status.ok())
-      status = ReadValues(shard.file, *shard.hashes, local, &hash);
     if (!status.ok()) return status;
-    sample.content_hash = hash[0];
+    sample.content_hash = *hash;
     for (size_t i = 0; i < sample.ids.size(); ++i) {
       const int32_t id = sample.ids[i];
       const float weight = sample.weights[i];
@@ -106,6 +113,13 @@ class TokenFolderSource final : public SampleSource {
   }
 
  private:
+  // The shard that holds a sample, and its number there.
+  std::pair<const TokenShard*, int64_t> Find(int64_t index) const {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    const TokenShard& shard = shards_[static_cast<size_t>(end - ends_.begin())];
+    return {&shard, index - (*end - shard.size())};
+  }
+
   static absl::Status ReadWeights(const TokenShard& shard, int64_t begin,
                                   std::vector<float>* weights) {
     if (shard.weights->dtype == SafetensorsDType::kF32) {

@@ -62,6 +62,7 @@ TEST(TokenFolderTest, ComesBackBitForBit) {
       EXPECT_EQ(sample->ids, expected.ids);
       EXPECT_EQ(sample->weights, expected.weights);
       EXPECT_EQ(sample->content_hash, expected.content_hash);
+      EXPECT_EQ(*(*source)->Hash(i), expected.content_hash);
     }
     EXPECT_FALSE(Write(dir.Path("t"), samples).ok());  // exists already
   }

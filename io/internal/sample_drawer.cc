@@ -67,19 +67,27 @@ std::string SampleDrawer::Describe() const {
   return text;
 }
 
-absl::StatusOr<EncodedSample> SampleDrawer::Get(size_t group,
-                                                int64_t sample) const {
+const SampleSource& SampleDrawer::Locate(size_t group, int64_t* index) const {
   const std::vector<int64_t>& ends = ends_[group];
-  const auto end = std::upper_bound(ends.begin(), ends.end(), sample);
+  const auto end = std::upper_bound(ends.begin(), ends.end(), *index);
   const auto source = static_cast<size_t>(end - ends.begin());
-  return groups_[group].sources[source]->Get(
-      sample - (source == 0 ? 0 : ends[source - 1]));
+  if (source > 0) *index -= ends[source - 1];
+  return *groups_[group].sources[source];
 }
 
-bool SampleDrawer::InSplit(const EncodedSample& sample) const {
+absl::StatusOr<EncodedSample> SampleDrawer::Get(size_t group,
+                                                int64_t sample) const {
+  const SampleSource& source = Locate(group, &sample);
+  return source.Get(sample);
+}
+
+absl::StatusOr<bool> SampleDrawer::InSplit(size_t group, int64_t sample) const {
   if (options_.split == DataSplit::kAll) return true;
-  const bool held_out = std::ldexp(static_cast<double>(sample.content_hash),
-                                   -64) < options_.held_out_fraction;
+  const SampleSource& source = Locate(group, &sample);
+  const auto hash = source.Hash(sample);
+  if (!hash.ok()) return hash.status();
+  const bool held_out =
+      std::ldexp(static_cast<double>(*hash), -64) < options_.held_out_fraction;
   return held_out == (options_.split == DataSplit::kHeldOut);
 }
 
@@ -156,20 +164,22 @@ absl::StatusOr<bool> SampleDrawer::Draw(std::vector<Piece>* pieces,
       }
       index = orders_[g]->At(at.position);
     }
-    const auto sample = Get(g, index);
-    if (sample.ok()) {
-      if (InSplit(*sample)) {
-        Cut(*sample, g, index, pieces, report);
-      } else {
-        ++report->num_other_split;
+    // The other split is told apart without encoding it.
+    const auto wanted = InSplit(g, index);
+    absl::Status status = wanted.status();
+    if (wanted.ok() && !*wanted) ++report->num_other_split;
+    if (wanted.ok() && *wanted) {
+      const auto sample = Get(g, index);
+      status = sample.status();
+      if (sample.ok()) Cut(*sample, g, index, pieces, report);
+    }
+    if (!status.ok()) {
+      if (!options_.skip_bad_records || !absl::IsInvalidArgument(status)) {
+        return status;
       }
-    } else if (options_.skip_bad_records &&
-               absl::IsInvalidArgument(sample.status())) {
       if (report->num_bad_records++ == 0) {
-        report->first_bad_record = std::string(sample.status().message());
+        report->first_bad_record = std::string(status.message());
       }
-    } else {
-      return sample.status();
     }
     pieces_in_epoch_[g] += static_cast<int64_t>(pieces->size() - before);
     if (++at.position < GroupSize(g)) continue;

@@ -42,10 +42,12 @@ class SampleDrawer {
   bool Ended(size_t group) const;
   int NextGroup() const;
   int64_t GroupSize(size_t group) const { return ends_[group].back(); }
+  // Sample `*index` of a group as its source counts it.
+  const SampleSource& Locate(size_t group, int64_t* index) const;
   absl::StatusOr<EncodedSample> Get(size_t group, int64_t sample) const;
   void Cut(const EncodedSample& sample, size_t group, int64_t index,
            std::vector<Piece>* pieces, DataReport* report);
-  bool InSplit(const EncodedSample& sample) const;
+  absl::StatusOr<bool> InSplit(size_t group, int64_t sample) const;
 
   const std::vector<DataGroup> groups_;
   const DataStreamOptions options_;
