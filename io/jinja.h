@@ -88,9 +88,9 @@ struct JinjaRenderOptions {
 
 // A template of the Jinja language, as chat templates use it: what jinja2
 // 3.1.6 gives in transformers' sandbox (trim_blocks, lstrip_blocks,
-// loopcontrols, generation blocks, its own tojson), byte for byte, or an error
-// with the line. docs/formats/chat.md lists what is known; anything else is
-// UNIMPLEMENTED by name. Immutable and thread-safe.
+// loopcontrols, generation blocks, its own tojson), or an error with the line.
+// docs/formats/chat.md lists what is known, and the differences; anything else
+// is UNIMPLEMENTED by name. Immutable and thread-safe.
 class JinjaTemplate {
  public:
   // Fails INVALID_ARGUMENT on broken syntax, UNIMPLEMENTED on what is not

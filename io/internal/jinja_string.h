@@ -39,7 +39,7 @@ class JinjaString {
   void Print(const JinjaString& other, const JinjaMark& place);
   void Reserve(size_t bytes) { bytes_.reserve(bytes); }
 
-  // Scans the text, unless it is ASCII and was asked before.
+  // Scans the text.
   int64_t num_chars() const;
   // Where character `index` begins; 0 <= index <= num_chars().
   size_t ByteOfChar(int64_t index) const;
