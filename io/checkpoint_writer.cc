@@ -184,7 +184,7 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
     const std::string& dir, std::vector<TensorGroup> groups,
     const CheckpointWriterOptions& options) {
   if (options.max_shard_bytes < 1) {
-    return absl::InvalidArgumentError(
+    return absl::OutOfRangeError(
         absl::StrCat("max_shard_bytes is ", options.max_shard_bytes));
   }
   absl::StatusOr<AtomicDirectory> folder =

@@ -44,8 +44,8 @@ class CheckpointWriter {
   // with the figures, when the disk is too full for what is still to write;
   // ALREADY_EXISTS when `dir` holds something, or an unfinished folder is there
   // and is not to be resumed; FAILED_PRECONDITION when that one is of another
-  // plan; INVALID_ARGUMENT for what SafetensorsWriter refuses, and for a name
-  // in two groups.
+  // plan; OUT_OF_RANGE for options; INVALID_ARGUMENT for what SafetensorsWriter
+  // refuses, and for a name in two groups.
   static absl::StatusOr<CheckpointWriter> Create(
       const std::string& dir, std::vector<TensorGroup> groups,
       const CheckpointWriterOptions& options = {});

@@ -195,8 +195,8 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
                                                 const ConvertOptions& options) {
   if (options.int4_group != 32 && options.int4_group != 64 &&
       options.int4_group != 128) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "int4 group ", options.int4_group, ", expected 32, 64 or 128"));
+    return absl::OutOfRangeError(absl::StrCat("int4 group ", options.int4_group,
+                                              ", expected 32, 64 or 128"));
   }
   const absl::StatusOr<std::unique_ptr<WeightSource>> weights =
       WeightSource::Open(source);

@@ -57,7 +57,8 @@ struct ConvertReport {
 // even. config.json says what is written: quantization_config is replaced or
 // removed, also inside text_config. All other files but weights are copied.
 // Resuming gives the same bytes as a run without a kill. Fails as
-// CheckpointWriter and WeightReader do; INVALID_ARGUMENT, naming tensor and
+// CheckpointWriter and WeightReader do; OUT_OF_RANGE for options that do not
+// suit; INVALID_ARGUMENT, naming tensor and
 // place, on NaN or infinity in a weight to be packed and on values that the
 // dtype cannot hold.
 absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,

@@ -18,7 +18,6 @@ namespace {
 struct ShardFlags {
   std::string dir;
   std::string out;
-  std::string max_shard = "5GB";
   ShardOptions options;
   bool json = false;
 };
@@ -53,13 +52,6 @@ int Report(const char* command, const ShardFlags& flags,
 }
 
 int RunShard(ShardFlags& flags) {
-  const auto max_shard = internal::ParseBytes(flags.max_shard);
-  if (!max_shard.ok()) {
-    std::fprintf(stderr, "espalier shard: --max-shard: %s\n",
-                 std::string(max_shard.status().message()).c_str());
-    return kExitUsage;
-  }
-  flags.options.max_shard_bytes = *max_shard;
   if (isatty(STDERR_FILENO) != 0) flags.options.on_file = ShowProgress;
   return Report("shard", flags,
                 ShardCheckpoint(flags.dir, flags.out, flags.options));
@@ -94,7 +86,9 @@ void AddShard(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_option("--pp", mesh.pp, "Pipeline: stages of whole layers")
       ->capture_default_str();
-  cmd->add_option("--max-shard", flags->max_shard, "Largest file, as 5GB")
+  cmd->add_option("--max-shard", flags->options.max_shard_bytes,
+                  "Largest file, for example 5GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->capture_default_str();
   AddCommon(cmd, *flags);
   cmd->callback([flags, &exit_code] { exit_code = RunShard(*flags); });

@@ -109,8 +109,8 @@ class Planner {
     if (IsPacking(options_.to)) {
       for (size_t i = 0; i < only_.size(); ++i) {
         if (options_.only.empty() || hits_[i] > 0) continue;
-        return absl::InvalidArgumentError(absl::StrCat(
-            "pattern ", Quote(only_[i]), " names no weight to pack"));
+        return absl::OutOfRangeError(absl::StrCat("pattern ", Quote(only_[i]),
+                                                  " names no weight to pack"));
       }
       if (plan_.report.num_packed == 0 && num_same_ == 0) {
         return absl::InvalidArgumentError(absl::StrCat(
