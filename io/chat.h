@@ -23,8 +23,7 @@ struct Chat {
   // number, 0 or more) of an assistant message scales the weights of its
   // tokens and is not shown to the template.
   JsonValue messages;
-  JsonValue tools;              // an array, or null
-  JsonValue::Object variables;  // what else the template is to see
+  JsonValue tools;  // an array, or null
 };
 
 enum class ChatLoss : uint8_t {
@@ -40,9 +39,8 @@ struct ChatOptions {
   // Added tokens that are not special, such as <think>, which assistant
   // messages may spell; elsewhere, and all others, stay text in content.
   std::vector<std::string> content_tokens;
-  // What strftime_now shows; without it such templates fail.
+  // What strftime_now shows, in UTC; without it such templates fail.
   std::optional<int64_t> now_seconds;
-  int64_t utc_offset_seconds = 0;
 };
 
 struct EncodedChat {

@@ -104,10 +104,6 @@ class TemplateEncoder final : public ChatEncoder {
     variables.push_back(
         {"tools", &chat.tools, JinjaVariable::Origin::kData, {}});
     variables.push_back({"documents", &none, JinjaVariable::Origin::kData, {}});
-    for (const JsonMember& member : chat.variables) {
-      variables.push_back(
-          {member.key, &member.value, JinjaVariable::Origin::kData, {}});
-    }
     variables.push_back({"add_generation_prompt",
                          &generation,
                          JinjaVariable::Origin::kTemplate,
@@ -116,7 +112,6 @@ class TemplateEncoder final : public ChatEncoder {
         {"messages", &messages, JinjaVariable::Origin::kItems, {"role"}});
     JinjaRenderOptions render;
     render.now_seconds = options.now_seconds;
-    render.utc_offset_seconds = options.utc_offset_seconds;
     return template_.Render(variables, render);
   }
 

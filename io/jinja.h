@@ -80,10 +80,9 @@ struct JinjaOptions {
 };
 
 struct JinjaRenderOptions {
-  // Seconds since 1970 of what strftime_now shows, and how far the shown clock
-  // is ahead of UTC. Without it strftime_now fails.
+  // Seconds since 1970 of what strftime_now shows, in UTC. Without it
+  // strftime_now fails.
   std::optional<int64_t> now_seconds;
-  int64_t utc_offset_seconds = 0;
 };
 
 // A template of the Jinja language, as chat templates use it: what jinja2

@@ -1,7 +1,6 @@
 #include "espalier/io/internal/chat_pieces.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

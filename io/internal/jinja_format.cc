@@ -535,8 +535,7 @@ JinjaValue FormatNow(JinjaRuntime& runtime, const JinjaString& format) {
         "strftime_now needs a clock: give the time to render with");
   }
   constexpr int64_t kYear9999 = 253402300799;
-  const int64_t now =
-      *runtime.options().now_seconds + runtime.options().utc_offset_seconds;
+  const int64_t now = *runtime.options().now_seconds;
   if (now < 0 || now > kYear9999) return runtime.Fail("the clock is off");
   const Clock clock = ClockOf(now);
   const absl::string_view text = format.bytes();
