@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
@@ -10,11 +11,36 @@
 
 namespace espalier {
 
+namespace {
+
+// Objects with more members are looked up by hash: a loop over the keys of one
+// does not take time in the square of their number.
+constexpr size_t kMaxMembersToScan = 16;
+
+}  // namespace
+
 struct JsonObject::State {
+  using Members = absl::flat_hash_map<absl::string_view, const JsonValue*>;
+
+  // The value of a member; null when there is none.
+  const JsonValue* Find(const JsonValue& value, absl::string_view key) {
+    const JsonValue::Object& object = *value.AsObject();
+    if (object.size() <= kMaxMembersToScan) return value.Find(key);
+    Members& by_key = members[&value];
+    if (by_key.empty()) {
+      for (const JsonMember& member : object) {
+        by_key.try_emplace(member.key, &member.value);
+      }
+    }
+    const auto found = by_key.find(key);
+    return found == by_key.end() ? nullptr : found->second;
+  }
+
   JsonValue root;
   std::string where;
   absl::flat_hash_set<const JsonValue*> used;    // read members
   absl::flat_hash_set<const JsonValue*> opened;  // read as a JsonObject
+  absl::flat_hash_map<const JsonValue*, Members> members;  // of large objects
 };
 
 JsonObject::JsonObject() : state_(std::make_shared<State>()) {
@@ -64,12 +90,12 @@ std::vector<std::string> JsonObject::keys() const {
 }
 
 bool JsonObject::Has(absl::string_view key) const {
-  const JsonValue* value = value_->Find(key);
+  const JsonValue* value = state_->Find(*value_, key);
   return value != nullptr && !value->is_null();
 }
 
 const JsonValue* JsonObject::GetValue(absl::string_view key) const {
-  const JsonValue* value = value_->Find(key);
+  const JsonValue* value = state_->Find(*value_, key);
   if (value != nullptr) state_->used.insert(value);
   return value;
 }
@@ -114,7 +140,8 @@ absl::Status JsonObject::Error(absl::string_view key,
 }
 
 absl::Status JsonObject::Missing(absl::string_view key) const {
-  return Error(key, value_->Find(key) == nullptr ? "is missing" : "is null");
+  return Error(
+      key, state_->Find(*value_, key) == nullptr ? "is missing" : "is null");
 }
 
 absl::Status JsonObject::Wrong(const std::string& path, const JsonValue& got,

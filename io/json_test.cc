@@ -194,6 +194,26 @@ TEST(JsonObjectTest, SaysWhatIsWrong) {
               HasSubstr("f: invalid JSON"));
 }
 
+TEST(JsonObjectTest, LargeObjectsAreReadLikeSmallOnes) {
+  for (const int count : {16, 17, 1000}) {
+    std::string text = "{\"none\":null";
+    for (int i = 1; i < count; ++i) absl::StrAppend(&text, ",\"", i, "\":", -i);
+    const auto json = JsonObject::Parse(text + "}", "f");
+    ASSERT_TRUE(json.ok()) << json.status();
+    for (int i = 1; i < count; ++i) {
+      int value = 0;
+      EXPECT_TRUE(json->Get(absl::StrCat(i), &value).ok()) << i;
+      EXPECT_EQ(value, -i);
+    }
+    int value = 0;
+    EXPECT_EQ(json->Get("0", &value).message(), "f: 0 is missing");
+    EXPECT_FALSE(json->Has("none"));
+    EXPECT_THAT(json->Unused(), ElementsAre("none"));
+    EXPECT_EQ(json->Get("none", &value).message(), "f: none is null");
+    EXPECT_THAT(json->Unused(), IsEmpty());
+  }
+}
+
 TEST(JsonObjectTest, DefaultIsEmpty) {
   JsonObject json;
   EXPECT_THAT(json.keys(), IsEmpty());

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/atomic_file.h"
@@ -275,6 +276,8 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
     status = json->Error("block_bytes", "is not above 0");
   }
   if (status.ok()) status = json->Get("files", &files);
+  int64_t total_bytes = 0;
+  absl::flat_hash_set<std::string> names;
   for (const JsonObject& item : files) {
     Manifest::File file;
     if (status.ok()) status = item.Get("name", &file.name);
@@ -293,6 +296,12 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
       return item.Error("blocks",
                         absl::StrCat("holds ", file.block_hashes.size(),
                                      " hashes, expected ", blocks));
+    }
+    if (!names.insert(file.name).second) {
+      return item.Error("name", absl::StrCat(file.name, " stands twice"));
+    }
+    if (__builtin_add_overflow(total_bytes, file.num_bytes, &total_bytes)) {
+      return item.Error("bytes", "and those before it are too large a sum");
     }
     manifest.files.push_back(std::move(file));
   }

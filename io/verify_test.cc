@@ -246,6 +246,16 @@ TEST_F(VerifyTest, RefusesABrokenManifest) {
   EXPECT_THAT(message(head + "8,\"files\":[{\"name\":\"x\","
                              "\"bytes\":17,\"blocks\":[\"\"]}]}"),
               HasSubstr("expected 3"));
+  const std::string file = "{\"name\":\"x\",\"bytes\":8,\"blocks\":[\"\"]}";
+  EXPECT_THAT(message(head + "8,\"files\":[" + file + "," + file + "]}"),
+              HasSubstr("files[1].name x stands twice"));
+  // The sum of two sizes is no size.
+  EXPECT_THAT(
+      message(head +
+              "9223372036854775807,\"files\":[{\"name\":\"y\",\"bytes\":"
+              "9223372036854775807,\"blocks\":[\"\"]}," +
+              file + "]}"),
+      HasSubstr("files[1].bytes and those before it"));
   EXPECT_THAT(message(head + "8,\"files\":[]}"), "");
   EXPECT_EQ(Verify(options).problems.CountOf("manifest_extra_file"), 8);
 }

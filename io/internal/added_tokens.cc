@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 #include "espalier/io/internal/unicode.h"
 #include "espalier/io/internal/utf8.h"
 
@@ -27,8 +29,9 @@ bool StandsAlone(absl::string_view text, size_t begin, size_t end) {
          (end == text.size() || !IsWordAt(text, end));
 }
 
-size_t SkipSpacesBack(absl::string_view text, size_t end) {
-  while (end > 0) {
+// Back to `stop` at most.
+size_t SkipSpacesBack(absl::string_view text, size_t stop, size_t end) {
+  while (end > stop) {
     const size_t begin = PreviousChar(text, end);
     if (!IsWhiteSpace(DecodeUtf8(text, begin).code)) break;
     end = begin;
@@ -56,6 +59,11 @@ absl::Status ParseAddedTokenFlags(const JsonObject& json, AddedToken* token) {
         json.Get("lstrip", &token->lstrip),
         json.Get("rstrip", &token->rstrip)}) {
     if (!status.ok()) return status;
+  }
+  if (token->content.size() > kMaxAddedTokenBytes) {
+    return json.Error("content", absl::StrCat("has ", token->content.size(),
+                                              " bytes, expected at most ",
+                                              kMaxAddedTokenBytes));
   }
   return absl::OkStatus();
 }
@@ -131,13 +139,13 @@ std::vector<Stretch> AddedTokenMatcher::Split(
       continue;
     }
     // White space taken in by the token before is no longer there.
-    size_t begin = match_begin;
-    if (token.lstrip) begin = SkipSpacesBack(text, begin);
-    begin = std::max(begin, covered);
-    const size_t end = token.rstrip ? SkipSpaces(text, match_end) : match_end;
+    size_t begin = std::max(match_begin, covered);
+    if (token.lstrip) begin = SkipSpacesBack(text, covered, begin);
+    size_t end = std::max(match_end, covered);
+    if (token.rstrip) end = SkipSpaces(text, end);
     add(covered, begin, -1);
     add(begin, end, token.id);
-    covered = std::max(covered, end);
+    covered = end;
   }
   add(covered, text.size(), -1);
   return stretches;

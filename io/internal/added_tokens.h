@@ -20,6 +20,9 @@ namespace espalier::internal {
 // Ids size tables, so they are bounded.
 inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 
+// A token is looked for at every place of a text, so its length is bounded.
+inline constexpr size_t kMaxAddedTokenBytes = 1024;
+
 // Reads an entry of "added_tokens" in a tokenizer.json.
 absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token);
 

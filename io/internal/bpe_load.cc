@@ -15,8 +15,10 @@ namespace espalier::internal {
 
 namespace {
 
-// Ids size a table, so they are bounded.
+// Ids size a table, so they are bounded, by themselves and by the number of
+// tokens; a vocabulary cut down to a few keeps the ids of the whole one.
 constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
+constexpr int64_t kMaxFreeIds = int64_t{1} << 18;
 
 }  // namespace
 
@@ -74,6 +76,12 @@ absl::Status Bpe::LoadVocabulary(const JsonObject& model) {
                        " an id that is no integer from 0 to ", kMaxId));
     }
     size = std::max(size, *id + 1);
+  }
+  if (size - static_cast<int64_t>(members.size()) > kMaxFreeIds) {
+    return model.Error(
+        "vocab",
+        absl::StrCat("has ids up to ", size - 1, " for ", members.size(),
+                     " tokens, expected at most ", kMaxFreeIds, " free ones"));
   }
   tokens_.resize(static_cast<size_t>(size));
   ids_.reserve(members.size());

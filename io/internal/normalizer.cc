@@ -93,12 +93,17 @@ absl::Status Normalizer::Add(const JsonObject& json) {
   if (*type == "Prepend") {
     step.kind = Kind::kPrepend;
     status = json.Get("prepend", &step.content);
+    if (status.ok()) status = limits_.AddReplace(json, " ", step.content);
   } else if (*type == "Replace") {
     step.kind = Kind::kReplace;
     status = GetStringPattern(json, &step.pattern);
     if (status.ok()) status = json.Get("content", &step.content);
+    if (status.ok()) {
+      status = limits_.AddReplace(json, step.pattern, step.content);
+    }
   } else if (*type == "NFC") {
     step.kind = Kind::kNfc;
+    status = limits_.AddStep(json);
   } else {
     return UnsupportedType(json);
   }

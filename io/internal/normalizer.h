@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "espalier/io/internal/tokenizer_limits.h"
 #include "espalier/io/json_object.h"
 
 namespace espalier::internal {
@@ -34,6 +35,7 @@ class Normalizer {
 
   absl::Status Add(const JsonObject& json);
 
+  StepLimits limits_;
   std::vector<Step> steps_;
 };
 

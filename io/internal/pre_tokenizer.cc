@@ -50,7 +50,8 @@ absl::Status PreTokenizer::Add(const JsonObject& json) {
                                         ", which is not supported"))
             .message());
   }
-  absl::Status status;
+  absl::Status status = limits_.AddStep(json);
+  if (!status.ok()) return status;
   if (*type == "Sequence") {
     std::vector<JsonObject> items;
     status = json.Get("pretokenizers", &items);
@@ -157,7 +158,9 @@ absl::Status PreTokenizer::AddMetaspace(const JsonObject& json) {
                    "is Metaspace behind a Split, which is not supported")
             .message());
   }
-  return ParseMetaspace(json, &space_, &prepend_, &split_at_space_);
+  absl::Status status =
+      ParseMetaspace(json, &space_, &prepend_, &split_at_space_);
+  return status.ok() ? limits_.AddReplace(json, " ", space_) : status;
 }
 
 absl::Status ParseMetaspace(const JsonObject& json, std::string* space,

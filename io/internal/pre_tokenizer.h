@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 
 #include "espalier/io/internal/pattern.h"
+#include "espalier/io/internal/tokenizer_limits.h"
 #include "espalier/io/internal/word_scanner.h"
 #include "espalier/io/json_object.h"
 
@@ -67,6 +68,7 @@ class PreTokenizer {
       absl::Span<const std::unique_ptr<PatternMatcher>> matchers,
       absl::FunctionRef<absl::Status(absl::string_view)> on_word) const;
 
+  StepLimits limits_;
   std::vector<Splitter> splitters_;
   bool byte_level_ = false;
   bool add_prefix_space_ = false;

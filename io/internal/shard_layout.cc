@@ -1,5 +1,6 @@
 #include "espalier/io/internal/shard_layout.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -18,6 +19,7 @@ constexpr char kFormat[] = "espalier-shards";
 constexpr int64_t kVersion = 1;
 constexpr int64_t kMaxBytes = int64_t{256} << 20;
 constexpr int kMaxAxis = 1 << 16;
+constexpr int64_t kMaxTotalBytes = int64_t{1} << 60;
 
 JsonValue ToJson(const PieceGroup& group) {
   JsonValue json = JsonValue::Object{};
@@ -88,6 +90,9 @@ absl::Status ReadFile(const JsonObject& json, ShardLayout::File* file) {
   if (status.ok()) status = ReadGroup(json, &file->group);
   if (status.ok()) status = json.Get("tensors", &file->num_tensors);
   if (status.ok()) status = json.Get("data_bytes", &file->data_bytes);
+  if (status.ok() && (file->num_tensors < 0 || file->data_bytes < 0)) {
+    status = json.Error("tensors", "or data_bytes is below 0");
+  }
   return status;
 }
 
@@ -96,7 +101,21 @@ absl::Status ReadCopied(const JsonObject& json, ShardLayout::Copied* copied) {
   if (status.ok()) status = CheckName(json, copied->name, false);
   if (status.ok()) status = json.Get("bytes", &copied->num_bytes);
   if (status.ok()) status = json.Get("hash", &copied->hash);
+  if (status.ok() && copied->num_bytes < 0) {
+    status = json.Error("bytes", "is below 0");
+  }
   return status;
+}
+
+// Whether sums of sizes, with a plan's own bytes, stay numbers.
+bool HasTotalSize(const ShardLayout& layout) {
+  int64_t total = 0;
+  const auto add = [&](const auto& file) {
+    return !__builtin_add_overflow(total, file.num_bytes, &total) &&
+           total <= kMaxTotalBytes;
+  };
+  return std::all_of(layout.sources.begin(), layout.sources.end(), add) &&
+         std::all_of(layout.copied.begin(), layout.copied.end(), add);
 }
 
 template <typename Item>
@@ -180,6 +199,9 @@ absl::StatusOr<ShardLayout> ReadLayout(const std::string& dir) {
     status = ReadItems(*json, "copied", ReadCopied, &layout.copied);
   }
   if (status.ok()) status = json->Get("left_out", &layout.left_out);
+  if (status.ok() && !HasTotalSize(layout)) {
+    status = json->Error("sources", "and copied are too large a sum");
+  }
   if (!status.ok()) return status;
   return layout;
 }

@@ -129,6 +129,11 @@ absl::Status TokenDecoder::Add(const JsonObject& json) {
   } else {
     return UnsupportedType(json);
   }
+  if (status.ok()) {
+    status = step.pattern.empty()
+                 ? limits_.AddStep(json)
+                 : limits_.AddReplace(json, step.pattern, step.content);
+  }
   if (!status.ok()) return status;
   steps_.push_back(std::move(step));
   return CheckAllRead(json);

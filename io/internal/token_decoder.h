@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "espalier/io/internal/tokenizer_limits.h"
 #include "espalier/io/json_object.h"
 
 namespace espalier::internal {
@@ -44,6 +45,7 @@ class TokenDecoder {
 
   absl::Status Add(const JsonObject& json);
 
+  StepLimits limits_;
   std::vector<Step> steps_;
 };
 
