@@ -4,6 +4,7 @@
 
 #include "espalier/ops/gemm/internal/product.h"
 #include "espalier/ops/gemm/plan.h"
+#include "espalier/runtime/check.h"
 #include "espalier/runtime/thread_pool.h"
 
 namespace espalier::gemm {
@@ -48,6 +49,14 @@ GemmArgs BatchEntry(const GemmArgs& args, int64_t batch) {
   return one;
 }
 
+void CheckWorkspace(const GemmArgs& args, const Plan& plan, int64_t chunks,
+                    const Workspace& workspace) {
+  ESPALIER_CHECK(workspace.bytes >= plan.workspace_bytes() * chunks,
+                 "workspace of ", workspace.bytes, " bytes for ", args.m, "x",
+                 args.n, "x", args.k, " in ", chunks,
+                 " pieces: ", ToString(plan));
+}
+
 void RunBatches(const GemmArgs& args, int64_t begin, int64_t end,
                 const Tile& tile, const Plan& plan, ThreadPool* pool,
                 void* workspace) {
@@ -64,25 +73,29 @@ int64_t WorkspaceBytes(const GemmArgs& args, Isa isa) {
   return plan.workspace_bytes() * BatchChunks(args);
 }
 
-void Gemm(const GemmArgs& args, const Exec& exec, void* workspace) {
+void Gemm(const GemmArgs& args, const Exec& exec, const Workspace& workspace) {
   const Tile& tile = FindTile(exec.isa, args.compute);
   const Plan plan = PlanFor(args, tile);
   const int64_t chunks = BatchChunks(args);
+  CheckWorkspace(args, plan, chunks, workspace);
   if (chunks <= 1) {
-    RunBatches(args, 0, args.num_batches, tile, plan, &exec.pool, workspace);
+    RunBatches(args, 0, args.num_batches, tile, plan, &exec.pool,
+               workspace.data);
     return;
   }
   ForEach(&exec.pool, chunks, [&](int64_t chunk) {
-    RunBatches(args, args.num_batches * chunk / chunks,
-               args.num_batches * (chunk + 1) / chunks, tile, plan, nullptr,
-               static_cast<char*>(workspace) + chunk * plan.workspace_bytes());
+    RunBatches(
+        args, args.num_batches * chunk / chunks,
+        args.num_batches * (chunk + 1) / chunks, tile, plan, nullptr,
+        static_cast<char*>(workspace.data) + chunk * plan.workspace_bytes());
   });
 }
 
-void GemmSerial(const GemmArgs& args, Isa isa, void* workspace) {
+void GemmSerial(const GemmArgs& args, Isa isa, const Workspace& workspace) {
   const Tile& tile = FindTile(isa, args.compute);
   const Plan plan = PlanFor(args, tile);
-  RunBatches(args, 0, args.num_batches, tile, plan, nullptr, workspace);
+  CheckWorkspace(args, plan, 1, workspace);
+  RunBatches(args, 0, args.num_batches, tile, plan, nullptr, workspace.data);
 }
 
 int64_t PackedBBytes(int64_t n, int64_t k, const Tile& tile) {

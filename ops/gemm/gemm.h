@@ -7,7 +7,7 @@
 #include "espalier/runtime/device.h"
 
 // Packed matrix products on raw memory, for the kernels of other ops. Nothing
-// here checks, allocates or throws.
+// here allocates, and of what it is given only the workspace's size is checked.
 namespace espalier::gemm {
 
 // A source of B that is not plain strided memory: packed weights. Called from
@@ -47,17 +47,24 @@ struct GemmArgs {
   int64_t c_batch_stride = 0;
 };
 
-// Bytes of scratch that Gemm or GemmSerial needs; depends on sizes, dtypes and
-// the instruction set. Any alignment of 64 will do.
+// Scratch memory, aligned to 64.
+struct Workspace {
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
+// Bytes of scratch that Gemm or GemmSerial needs for exactly these sizes,
+// dtypes and instruction set. Not monotone: fewer rows may take more.
 int64_t WorkspaceBytes(const GemmArgs& args, Isa isa);
 
 // Runs on the pool of `exec`; returns when done. Bit-equal at any number of
-// threads.
-void Gemm(const GemmArgs& args, const Exec& exec, void* workspace);
+// threads. Fails INTERNAL, before anything is written, in a workspace that is
+// too small.
+void Gemm(const GemmArgs& args, const Exec& exec, const Workspace& workspace);
 
 // The same on the calling thread, same bits: for use inside another kernel's
 // parallel region, one workspace per concurrent call.
-void GemmSerial(const GemmArgs& args, Isa isa, void* workspace);
+void GemmSerial(const GemmArgs& args, Isa isa, const Workspace& workspace);
 
 // A B operand [k, n] packed once: ceil(n / 16) panels of words(k) * 16 words.
 int64_t PackedBBytes(int64_t n, int64_t k, const Tile& tile);

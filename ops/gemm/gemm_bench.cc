@@ -54,7 +54,8 @@ struct Setup {
     workspace = Scratch(cpu, gemm::WorkspaceBytes(args, context->isa()));
   }
   void Run() {
-    gemm::Gemm(args, cpu.exec(cpu.compute_stream()), workspace.view().pointer);
+    gemm::Gemm(args, cpu.exec(cpu.compute_stream()),
+               {workspace.view().pointer, workspace.num_bytes()});
   }
   double flops() const {
     return 2.0 * static_cast<double>(args.m) * static_cast<double>(args.n) *

@@ -1,7 +1,5 @@
 #include "espalier/ops/gemm/gemm.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -11,9 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 
 #include "espalier/ops/gemm/plan.h"
 #include "espalier/runtime/context.h"
+#include "espalier/runtime/guard.h"
 
 namespace espalier::gemm {
 namespace {
@@ -82,6 +83,12 @@ std::string Name(const Case& t) {
                       t.prepack ? " prepacked" : "");
 }
 
+uint32_t* Aligned(std::vector<char>& storage, int64_t bytes) {
+  storage.assign(static_cast<size_t>(bytes) + 64, '\xff');
+  const auto address = reinterpret_cast<uintptr_t>(storage.data());
+  return reinterpret_cast<uint32_t*>((address + 63) / 64 * 64);
+}
+
 class Harness {
  public:
   Harness(Isa isa, int num_threads) {
@@ -122,7 +129,8 @@ class Harness {
       args.packed_b = at;
     }
     std::vector<char> workspace;
-    Gemm(args, exec(), Aligned(workspace, WorkspaceBytes(args, exec().isa)));
+    const int64_t bytes = WorkspaceBytes(args, exec().isa);
+    Gemm(args, exec(), {Aligned(workspace, bytes), bytes});
     std::vector<float> out;
     for (int64_t i = 0; i < t.m; ++i) {
       for (int64_t j = 0; j < t.n; ++j) {
@@ -139,11 +147,6 @@ class Harness {
   }
 
  private:
-  static uint32_t* Aligned(std::vector<char>& storage, int64_t bytes) {
-    storage.assign(static_cast<size_t>(bytes) + 64, '\xff');
-    const auto address = reinterpret_cast<uintptr_t>(storage.data());
-    return reinterpret_cast<uint32_t*>((address + 63) / 64 * 64);
-  }
   std::unique_ptr<Context> context_;
 };
 
@@ -276,10 +279,9 @@ TEST(GemmTest, BothStridesFree) {
     args.c = c.data();
     args.c_stride = n;
     for (Isa isa : Isas()) {
-      std::vector<float> workspace(
-          static_cast<size_t>(WorkspaceBytes(args, isa) / 4 + 16));
-      const auto address = reinterpret_cast<uintptr_t>(workspace.data());
-      GemmSerial(args, isa, reinterpret_cast<void*>((address + 63) / 64 * 64));
+      std::vector<char> workspace;
+      const int64_t bytes = WorkspaceBytes(args, isa);
+      GemmSerial(args, isa, {Aligned(workspace, bytes), bytes});
       for (int64_t i = 0; i < m; ++i) {
         for (int64_t j = 0; j < n; ++j) {
           double sum = 0;
@@ -310,13 +312,44 @@ TEST(GemmTest, BatchesEqualSingleProducts) {
   args.a_batch_stride = m * a.row_stride;
   args.c_batch_stride = m * n;
   Harness harness(DetectIsa(), 3);
-  std::vector<float> workspace(
-      static_cast<size_t>(WorkspaceBytes(args, DetectIsa()) / 4 + 16));
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data());
-  Gemm(args, harness.exec(), reinterpret_cast<void*>((address + 63) / 64 * 64));
+  std::vector<char> workspace;
+  const int64_t bytes = WorkspaceBytes(args, DetectIsa());
+  Gemm(args, harness.exec(), {Aligned(workspace, bytes), bytes});
   EXPECT_EQ(c, [&] {
     return harness.Run({batches * m, n, k, kF32, kF32, kF32});
   }());
+}
+
+TEST(GemmTest, RefusesAWorkspaceOneByteShort) {
+  const Matrix a(9, 40, kF32, false, 1);
+  const Matrix b(40, 33, kF32, false, 2);
+  std::vector<float> c(size_t{9} * 33, 7.0f);
+  GemmArgs args;
+  args.m = 9;
+  args.n = 33;
+  args.k = 40;
+  args.a = a.AsA();
+  args.b = b.AsB();
+  args.c = c.data();
+  args.c_stride = 33;
+  Harness harness(DetectIsa(), 1);
+  std::vector<char> storage;
+  for (const int64_t batches : {1, 3}) {
+    args.num_batches = batches;  // all strides 0: the same product again
+    const int64_t bytes = WorkspaceBytes(args, DetectIsa());
+    const Workspace workspace = {Aligned(storage, bytes), bytes - 1};
+    const absl::Status s =
+        internal::Guard([&] { Gemm(args, harness.exec(), workspace); });
+    EXPECT_THAT(std::string(s.message()),
+                ::testing::HasSubstr(absl::StrCat("workspace of ", bytes - 1,
+                                                  " bytes for 9x33x40 in ",
+                                                  batches, " pieces: k 1x64")));
+  }
+  const Workspace none;
+  const absl::Status s =
+      internal::Guard([&] { GemmSerial(args, DetectIsa(), none); });
+  EXPECT_EQ(s.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(c, std::vector<float>(c.size(), 7.0f));
 }
 
 // Two cuts of K whose sum is subnormal: whole tiles and edges keep it.
@@ -345,10 +378,9 @@ TEST(GemmTest, SubnormalSumsAreRoundedNotFlushed) {
   args.c_dtype = kBF16;
   args.c_stride = n;
   for (Isa isa : Isas()) {
-    std::vector<float> workspace(
-        static_cast<size_t>(WorkspaceBytes(args, isa) / 4 + 16));
-    const auto address = reinterpret_cast<uintptr_t>(workspace.data());
-    GemmSerial(args, isa, reinterpret_cast<void*>((address + 63) / 64 * 64));
+    std::vector<char> workspace;
+    const int64_t bytes = WorkspaceBytes(args, isa);
+    GemmSerial(args, isa, {Aligned(workspace, bytes), bytes});
     for (const BFloat16 value : c) ASSERT_EQ(float{value}, -0x1p-128f);
   }
 }

@@ -76,7 +76,7 @@ void GroupedCpu(const Args& args, const Exec& exec) {
   const std::vector<Product> products = MakeProducts(args, exec.isa);
   packed::RunProducts(
       {.list = products, .compute = ComputeOf(args), .c_dtype = args.c.dtype},
-      exec, args.workspace.pointer);
+      exec, {args.workspace.pointer, args.workspace.dim(0)});
 }
 
 }  // namespace espalier::grouped_matmul

@@ -82,8 +82,10 @@ void BM_Gemm(benchmark::State& state) {
   Tensor workspace = Tensor::Empty(
       device, {gemm::WorkspaceBytes(args, p.context->isa())}, kU8);
   const Exec exec = device.exec(device.compute_stream());
-  gemm::Gemm(args, exec, workspace.view().pointer);
-  for (auto _ : state) gemm::Gemm(args, exec, workspace.view().pointer);
+  const gemm::Workspace scratch = {workspace.view().pointer,
+                                   workspace.num_bytes()};
+  gemm::Gemm(args, exec, scratch);
+  for (auto _ : state) gemm::Gemm(args, exec, scratch);
   bench::ReportFlops(state, p.ProductFlops(), bench::Peak::kBf16, p.threads);
 }
 

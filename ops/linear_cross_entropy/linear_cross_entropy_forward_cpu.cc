@@ -187,7 +187,8 @@ int64_t LogitsWorkspaceBytes(const LogitsArgs& args, Isa isa) {
 }
 
 void LogitsCpu(const LogitsArgs& args, const Exec& exec) {
-  gemm::Gemm(LogitsProduct(args), exec, args.workspace.pointer);
+  gemm::Gemm(LogitsProduct(args), exec,
+             {args.workspace.pointer, args.workspace.dim(0)});
 }
 
 }  // namespace espalier::linear_cross_entropy

@@ -84,7 +84,7 @@ void ProductCpu(const ProductArgs& args, const Exec& exec) {
     gemm.a.data = At(args.a, MatrixOffset(args.a, matrix));
     gemm.b.data = At(args.b, MatrixOffset(args.b, matrix));
     gemm.c = At(args.c, MatrixOffset(args.c, matrix));
-    gemm::Gemm(gemm, exec, args.workspace.pointer);
+    gemm::Gemm(gemm, exec, {args.workspace.pointer, args.workspace.dim(0)});
   }
 }
 

@@ -122,7 +122,7 @@ int64_t LinearWorkspaceBytes(const LinearArgs& args, Isa isa, int num_threads) {
 void LinearCpu(const LinearArgs& args, const Exec& exec) {
   const Product product = MakeProduct(args, exec.isa);
   RunProducts(MakeProducts(product, args.x.dtype), exec,
-              args.workspace.pointer);
+              {args.workspace.pointer, args.workspace.dim(0)});
 }
 
 void PrepareCpu(const PrepareArgs& args, const Exec& exec) {

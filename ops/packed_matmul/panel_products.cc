@@ -5,6 +5,7 @@
 
 #include "espalier/ops/gemm/ahead.h"
 #include "espalier/ops/packed_matmul/internal/product_plan.h"
+#include "espalier/runtime/check.h"
 #include "espalier/runtime/thread_pool.h"
 
 namespace espalier::packed {
@@ -245,7 +246,8 @@ int64_t ProductsWorkspaceBytes(const Products& products, Isa isa,
   return most * num_threads;
 }
 
-void RunProducts(const Products& products, const Exec& exec, void* workspace) {
+void RunProducts(const Products& products, const Exec& exec,
+                 const gemm::Workspace& workspace) {
   const Tile& tile = gemm::FindTile(exec.isa, products.compute);
   int64_t scratch_bytes = 0;
   int64_t num_tasks = 0;
@@ -259,9 +261,12 @@ void RunProducts(const Products& products, const Exec& exec, void* workspace) {
   std::atomic<int64_t> next{0};
   const int64_t num_scratches =
       std::min<int64_t>(exec.pool.num_threads(), num_tasks);
+  ESPALIER_CHECK(workspace.bytes >= num_scratches * scratch_bytes,
+                 "workspace of ", workspace.bytes, " bytes for ", num_scratches,
+                 " times ", scratch_bytes);
   exec.pool.ParallelFor(num_scratches, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
-      char* scratch = static_cast<char*>(workspace) + slot * scratch_bytes;
+      char* scratch = static_cast<char*>(workspace.data) + slot * scratch_bytes;
       TaskFinder found(products, tile, num_tasks);
       // Probably the next one of this thread.
       TaskFinder after(products, tile, num_tasks);

@@ -10,7 +10,7 @@
 
 // Many products of differing sizes, each with a B that is decoded on the way:
 // the kernel of packed_matmul and of grouped_matmul. Raw memory; nothing here
-// checks, allocates or throws.
+// allocates, and of what it is given only the workspace's size is checked.
 namespace espalier::packed {
 
 // A piece of a product whose B is decoded in registers.
@@ -66,7 +66,9 @@ inline constexpr int64_t kProductChunk = 384;
 int64_t ProductsWorkspaceBytes(const Products& products, Isa isa,
                                int num_threads);
 
-void RunProducts(const Products& products, const Exec& exec, void* workspace);
+// Fails INTERNAL, before anything is written, in a workspace that is too small.
+void RunProducts(const Products& products, const Exec& exec,
+                 const gemm::Workspace& workspace);
 
 }  // namespace espalier::packed
 

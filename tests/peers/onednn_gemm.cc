@@ -70,7 +70,7 @@ class Ours {
   }
   void Run() {
     gemm::Gemm(args_, cpu_.exec(cpu_.compute_stream()),
-               workspace_.view().pointer);
+               {workspace_.view().pointer, workspace_.num_bytes()});
   }
 
  private:

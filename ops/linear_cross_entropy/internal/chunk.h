@@ -64,7 +64,7 @@ class Pass {
         sizes_{args.x.dim(0), args.x.dim(1), args.weight.dim(0), args.x.dtype},
         active_(PartOf<int32_t>(args.workspace, plan_.active)),
         scores_(PartOf<float>(args.workspace, plan_.scores)),
-        gemm_(PartOf<char>(args.workspace, plan_.gemm)) {}
+        gemm_{PartOf<char>(args.workspace, plan_.gemm), plan_.gemm_bytes} {}
 
   int64_t ListTokens() {
     return ListActive(args_.labels, args_.ignore_index, active_);
@@ -133,7 +133,7 @@ class Pass {
   const Sizes sizes_;
   int32_t* const active_;
   float* const scores_;
-  void* const gemm_;
+  const gemm::Workspace gemm_;
   int64_t vocab_ = 0, columns_ = 0;
   int64_t first_ = 0, count_ = 0;
   int64_t kept_ = 0;  // rows of the chunk whose powers are kept, the first ones

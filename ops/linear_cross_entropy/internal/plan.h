@@ -27,7 +27,8 @@ struct Plan {
   int64_t max = 0, sum = 0, label_logits = 0;  // f32 [token_chunk]
   int64_t active = 0;                          // i32 [T], token of each row
   int64_t dweight = 0;  // f32 [vocab_block, H], backward only
-  int64_t gemm = 0;
+  int64_t gemm = 0;     // enough for any number of rows up to token_chunk
+  int64_t gemm_bytes = 0;
   int64_t bytes = 0;
 };
 Plan PlanForward(const Sizes& sizes, bool with_dx, Isa isa);
