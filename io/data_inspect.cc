@@ -7,48 +7,29 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "espalier/io/internal/sample_cut.h"
+
 namespace espalier {
 
 namespace {
 
 constexpr int kBarWidth = 40;
 
-void Count(const EncodedSample& sample, const DataInspectOptions& options,
+void Count(const EncodedSample& sample, const internal::CutOptions& options,
            DataInspection* out) {
   const auto size = static_cast<int64_t>(sample.ids.size());
-  out->num_tokens += size;
   out->max_tokens = std::max(out->max_tokens, size);
-  double weights = 0;
-  int64_t trained = 0;
-  for (size_t i = 1; i < sample.weights.size(); ++i) {
-    weights += static_cast<double>(sample.weights[i]);
-    trained += sample.weights[i] > 0;
-  }
   if (size > 0) {
     ++out->lengths[static_cast<size_t>(
         absl::bit_width(static_cast<uint64_t>(size)) - 1)];
   }
-  if (trained == 0) {
-    ++out->num_empty;
-    out->num_lost_tokens += size;
-    return;
-  }
-  const bool is_long = size > options.max_sample_tokens;
-  out->num_long += is_long;
-  if (is_long && options.long_samples == LongSamplePolicy::kDrop) {
-    out->num_lost_tokens += size;
-    return;
-  }
-  if (is_long && options.long_samples == LongSamplePolicy::kTruncate) {
-    const int64_t kept = options.max_sample_tokens;
-    out->num_lost_tokens += size - kept;
-    for (auto i = static_cast<size_t>(kept); i < sample.weights.size(); ++i) {
-      weights -= static_cast<double>(sample.weights[i]);
-      trained -= sample.weights[i] > 0;
+  std::vector<Piece> pieces;
+  internal::CutSample(sample, 0, 0, options, &pieces, &out->report);
+  for (const Piece& piece : pieces) {
+    for (const float weight : piece.weights) {
+      out->sum_weights += static_cast<double>(weight);
     }
   }
-  out->num_trained_tokens += trained;
-  out->sum_weights += weights;
 }
 
 std::string WithCommas(int64_t value) {
@@ -87,21 +68,28 @@ std::string Bar(int64_t count, int64_t largest) {
 }
 
 void AppendTotals(const DataInspection& data, std::string* out) {
-  absl::StrAppend(out, "records        ", WithCommas(data.num_records), "\n");
-  absl::StrAppend(out, "  bad          ", WithCommas(data.num_bad_records),
-                  "\n");
-  absl::StrAppend(out, "  empty        ", WithCommas(data.num_empty),
-                  "  (no token to predict; left out)\n");
-  absl::StrAppend(out, "  too long     ", WithCommas(data.num_long), "\n");
-  absl::StrAppend(out, "  duplicates   ", WithCommas(data.num_duplicates),
-                  "\n");
-  absl::StrAppend(out, "tokens         ", WithCommas(data.num_tokens),
-                  "  (longest sample ", WithCommas(data.max_tokens), ")\n");
-  absl::StrAppend(
-      out, "  trained      ", WithCommas(data.num_trained_tokens),
-      absl::StrFormat("  (weights sum to %.10g)\n", data.sum_weights));
-  absl::StrAppend(out, "  lost         ", WithCommas(data.num_lost_tokens),
-                  "\n");
+  const DataReport& report = data.report;
+  const auto line = [out](const char* name, int64_t value,
+                          const std::string& note = "") {
+    absl::StrAppend(out, absl::StrFormat("%-15s", name), WithCommas(value),
+                    note, "\n");
+  };
+  line("records", data.num_records);
+  line("  bad", report.num_bad_records);
+  line("  duplicates", data.num_duplicates);
+  line("samples", report.num_samples);
+  line("  too long", report.num_long_samples);
+  line("  dropped", report.num_dropped_samples);
+  line("  untrained", report.num_untrained_samples,
+       "  (no token to predict; left out)");
+  line("tokens", report.num_tokens,
+       absl::StrCat("  (longest sample ", WithCommas(data.max_tokens), ")"));
+  line("  kept", report.num_kept_tokens);
+  line("    trained", report.num_trained_tokens,
+       absl::StrFormat("  (weights sum to %.10g)", data.sum_weights));
+  line("  truncated", report.num_truncated_tokens);
+  line("  dropped", report.num_dropped_tokens);
+  line("  untrained", report.num_untrained_tokens);
 }
 
 std::string Escape(absl::string_view text) {
@@ -148,6 +136,8 @@ constexpr absl::string_view kStyle =
 absl::StatusOr<DataInspection> InspectData(absl::Span<const DataGroup> groups,
                                            const DataInspectOptions& options) {
   DataInspection out;
+  const internal::CutOptions cut{options.max_sample_tokens,
+                                 options.long_samples};
   absl::flat_hash_set<uint64_t> seen;
   for (const DataGroup& group : groups) {
     for (const auto& source : group.sources) {
@@ -155,18 +145,20 @@ absl::StatusOr<DataInspection> InspectData(absl::Span<const DataGroup> groups,
         ++out.num_records;
         auto sample = source->Get(i);
         if (!sample.ok()) {
-          if (!absl::IsInvalidArgument(sample.status()) &&
-              !absl::IsUnimplemented(sample.status())) {
+          if (!absl::IsInvalidArgument(sample.status())) {
             return sample.status();
           }
-          ++out.num_bad_records;
+          if (out.report.num_bad_records++ == 0) {
+            out.report.first_bad_record =
+                std::string(sample.status().message());
+          }
           if (static_cast<int64_t>(out.errors.size()) < options.max_errors) {
             out.errors.emplace_back(sample.status().message());
           }
           continue;
         }
         out.num_duplicates += !seen.insert(sample->content_hash).second;
-        Count(*sample, options, &out);
+        Count(*sample, cut, &out);
         if (static_cast<int64_t>(out.shown.size()) < options.num_shown) {
           out.shown.push_back({source->Describe(), i, *std::move(sample)});
         }
@@ -221,7 +213,7 @@ std::string InspectionText(const DataInspection& data,
     absl::StrAppend(&out, "bad: ", error, "\n");
   }
   const int64_t unnamed =
-      data.num_bad_records - static_cast<int64_t>(data.errors.size());
+      data.report.num_bad_records - static_cast<int64_t>(data.errors.size());
   if (unnamed > 0) absl::StrAppend(&out, "and ", unnamed, " more\n");
   return out;
 }
@@ -268,13 +260,8 @@ JsonValue InspectionJson(const DataInspection& data,
                          const Tokenizer& tokenizer) {
   JsonValue out;
   out.Set("num_records", data.num_records);
-  out.Set("num_bad_records", data.num_bad_records);
-  out.Set("num_empty", data.num_empty);
-  out.Set("num_long", data.num_long);
   out.Set("num_duplicates", data.num_duplicates);
-  out.Set("num_tokens", data.num_tokens);
-  out.Set("num_trained_tokens", data.num_trained_tokens);
-  out.Set("num_lost_tokens", data.num_lost_tokens);
+  out.Set("report", ToJson(data.report));
   out.Set("sum_weights", data.sum_weights);
   out.Set("max_tokens", data.max_tokens);
   JsonValue::Array errors, lengths, samples;

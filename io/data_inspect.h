@@ -33,17 +33,14 @@ struct DataInspection {
   };
 
   int64_t num_records = 0;
-  int64_t num_bad_records = 0;
-  std::vector<std::string> errors;
-  int64_t num_empty = 0;  // without a token to predict: left out
-  int64_t num_tokens = 0;
-  int64_t num_trained_tokens = 0;  // with a weight above 0
-  double sum_weights = 0;
-  int64_t max_tokens = 0;  // of a sample
-  int64_t num_long = 0;
-  int64_t num_lost_tokens = 0;  // by the policy for long samples, and empty
-  int64_t num_duplicates = 0;   // records whose bytes stand earlier
-  // Samples with 2^i .. 2^(i+1) - 1 tokens; those without any are num_empty.
+  std::vector<std::string> errors;  // of bad records
+  // What a stream over one pass reports.
+  DataReport report;
+  double sum_weights = 0;      // of what is trained
+  int64_t max_tokens = 0;      // of a sample
+  int64_t num_duplicates = 0;  // records whose bytes stand earlier
+  // Samples with 2^i .. 2^(i+1) - 1 tokens; those without any are
+  // left out.
   std::array<int64_t, 40> lengths{};
   std::vector<Shown> shown;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "espalier/runtime/check.h"
+#include "espalier/runtime/guard.h"
 
 namespace espalier {
 
@@ -24,15 +25,25 @@ void DataPrefetcher::Prepare() {
     if (finished_) return;
   }
   Item item;
-  item.more = stream_->Next(&item.pack);
-  item.cursor = stream_->Cursor();
-  item.report = stream_->report();
+  const absl::Status guarded = internal::Guard([&] {
+    item.more = stream_->Next(&item.pack);
+    item.cursor = stream_->Cursor();
+    item.report = stream_->report();
+  });
+  if (!guarded.ok()) item.more = guarded;
   {
     const MutexLock lock(mutex_);
     finished_ = !item.more.ok() || !*item.more;
     items_.push_back(std::move(item));
   }
   ready_.NotifyOne();
+}
+
+absl::Status DataPrefetcher::Peek() {
+  if (ended_) return ended_->status();
+  const MutexLock lock(mutex_);
+  while (items_.empty()) ready_.Wait(mutex_);
+  return items_.front().more.status();
 }
 
 absl::StatusOr<bool> DataPrefetcher::Next(Pack* pack) {

@@ -30,6 +30,8 @@ class DataPrefetcher {
   // As DataStream::Next. A failure comes in its place in the sequence and
   // stays.
   absl::StatusOr<bool> Next(Pack* pack);
+  // Waits for what Next will give, and says whether that is a failure.
+  absl::Status Peek();
   // Of the position behind the last pack that Next gave; what was prepared
   // beyond it does not show.
   const JsonValue& Cursor() const { return cursor_; }

@@ -56,6 +56,7 @@ TEST_F(DataPrefetcherTest, EqualsTheStreamReadDirectly) {
       EXPECT_EQ(ahead.report().num_packs, direct->report().num_packs);
       const auto more = direct->Next(&expected);
       ASSERT_TRUE(more.ok());
+      EXPECT_TRUE(ahead.Peek().ok());
       ASSERT_EQ(*ahead.Next(&pack), *more);
       if (!*more) break;
       EXPECT_EQ(pack.ToBatch().ids, expected.ToBatch().ids);
@@ -80,10 +81,12 @@ TEST_F(DataPrefetcherTest, FailureComesInItsPlaceAndStays) {
   Pack expected, pack;
   while (true) {
     const auto more = direct->Next(&expected);
+    EXPECT_EQ(ahead.Peek(), more.status());
     const auto other = ahead.Next(&pack);
     ASSERT_EQ(other.status(), more.status());
     if (!more.ok()) break;
   }
+  EXPECT_FALSE(ahead.Peek().ok());
   EXPECT_EQ(ahead.Next(&pack).status().code(),
             absl::StatusCode::kInvalidArgument);
 }

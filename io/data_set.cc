@@ -34,6 +34,42 @@ absl::StatusOr<std::string> Fingerprint(const std::string& dir) {
   return text;
 }
 
+// Samples of a source that the model has a row for.
+class CheckedSource final : public SampleSource {
+ public:
+  CheckedSource(std::unique_ptr<SampleSource> source,
+                const Tokenizer& tokenizer, int64_t vocab_size)
+      : source_(std::move(source)),
+        tokenizer_(tokenizer),
+        vocab_size_(vocab_size) {}
+
+  int64_t size() const override { return source_->size(); }
+  absl::StatusOr<EncodedSample> Get(int64_t index) const override {
+    auto sample = source_->Get(index);
+    if (!sample.ok()) return sample;
+    for (const int32_t id : sample->ids) {
+      if (id < vocab_size_) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          source_->Place(index), ": token id ", id, " (\"",
+          tokenizer_.TokenOf(id), "\"), expected below the model's vocab_size ",
+          vocab_size_, "; the tokenizer has more tokens than the model"));
+    }
+    return sample;
+  }
+  absl::StatusOr<uint64_t> Hash(int64_t index) const override {
+    return source_->Hash(index);
+  }
+  std::string Describe() const override { return source_->Describe(); }
+  std::string Place(int64_t index) const override {
+    return source_->Place(index);
+  }
+
+ private:
+  const std::unique_ptr<SampleSource> source_;
+  const Tokenizer& tokenizer_;
+  const int64_t vocab_size_;
+};
+
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
     const std::string& path, const DataSetConfig& config, const DataSet& set) {
   if (!IsTokenFolder(path)) {
@@ -86,6 +122,11 @@ absl::StatusOr<DataSet> OpenDataSet(const std::string& tokenizer_dir,
   for (size_t i = 0; i < config.paths.size(); ++i) {
     auto source = OpenSource(config.paths[i], config, set);
     if (!source.ok()) return source.status();
+    if (config.vocab_size > 0 &&
+        set.tokenizer->vocab_size() > config.vocab_size) {
+      source = std::make_unique<CheckedSource>(
+          *std::move(source), *set.tokenizer, config.vocab_size);
+    }
     if (set.groups.empty() || !config.weights.empty()) {
       set.groups.emplace_back();
       if (!config.weights.empty()) set.groups.back().weight = config.weights[i];

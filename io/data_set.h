@@ -26,6 +26,9 @@ struct DataSetConfig {
   PlainEncoderOptions plain;
   ChatOptions chat;
   ChatFormat chat_format = ChatFormat::kAuto;
+  // Of the model: a sample with an id that it does not have is a bad record.
+  // 0: not checked.
+  int64_t vocab_size = 0;
 };
 
 // Opened data: the groups of a DataStream, and what their samples need.

@@ -145,6 +145,36 @@ TEST_F(DataSetTest, WeightsMakeGroups) {
   EXPECT_THAT(Error(config), HasSubstr("no data"));
 }
 
+// Case L8: a model may have more rows than the tokenizer has tokens; a token
+// without a row is a fault of the record that holds it.
+TEST_F(DataSetTest, TokensThatTheModelLacksAreBadRecords) {
+  DataSetConfig config;
+  config.plain.add_bos = config.plain.add_eos = false;
+  config.paths = {dir_.Write("a.txt", "abc\n\nade\n")};
+  const auto plain = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(plain.ok());
+  ASSERT_TRUE(PackDataSet(*plain, dir_.Path("p"), false).ok());
+  config.paths.push_back(dir_.Path("p"));
+  config.vocab_size = 4;
+  const auto set = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(set.ok()) << set.status();
+  for (const auto& [source, place] :
+       {std::pair(0, "a.txt:3: "), std::pair(1, "p: sample 1: ")}) {
+    const SampleSource& from =
+        *set->groups[0].sources[static_cast<size_t>(source)];
+    EXPECT_TRUE(from.Get(0).ok());
+    const absl::Status refused = from.Get(1).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(refused.message(),
+                AllOf(HasSubstr(place),
+                      HasSubstr("token id 4 (\"e\"), expected below the "
+                                "model's vocab_size 4")));
+  }
+  config.vocab_size = 5;
+  const auto wider = OpenDataSet(dir_.path(), config);
+  EXPECT_TRUE(wider->groups[0].sources[0]->Get(1).ok());
+}
+
 TEST_F(DataSetTest, InspectionCountsAndShows) {
   DataSetConfig config;
   config.paths = {dir_.Write(
@@ -157,21 +187,25 @@ TEST_F(DataSetTest, InspectionCountsAndShows) {
   DataInspectOptions options;
   options.num_shown = 2;
   options.max_sample_tokens = 8;
-  for (const auto& [policy, lost] :
-       std::vector<std::pair<LongSamplePolicy, int64_t>>{
-           {LongSamplePolicy::kSplit, 0},
-           {LongSamplePolicy::kTruncate, 8},
-           {LongSamplePolicy::kDrop, 24}}) {
+  for (const LongSamplePolicy policy :
+       {LongSamplePolicy::kSplit, LongSamplePolicy::kTruncate,
+        LongSamplePolicy::kDrop}) {
     options.long_samples = policy;
     const auto got = InspectData(set->groups, options);
     ASSERT_TRUE(got.ok());
+    const DataReport& report = got->report;
     EXPECT_EQ(got->num_records, 5);
-    EXPECT_EQ(got->num_bad_records, 1);
-    EXPECT_EQ(got->num_empty, 1);
-    EXPECT_EQ(got->num_long, 2);
     EXPECT_EQ(got->num_duplicates, 1);
-    EXPECT_EQ(got->num_tokens, 6 + 12 + 12);
-    EXPECT_EQ(got->num_lost_tokens, lost);
+    EXPECT_EQ(report.num_bad_records, 1);
+    EXPECT_THAT(report.first_bad_record, HasSubstr("a.jsonl:1: "));
+    EXPECT_EQ(report.num_samples, 4);
+    EXPECT_EQ(report.num_long_samples, 2);
+    EXPECT_EQ(report.num_tokens, 6 + 12 + 12);
+    EXPECT_EQ(report.num_truncated_tokens,
+              policy == LongSamplePolicy::kTruncate ? 8 : 0);
+    EXPECT_EQ(report.num_dropped_tokens,
+              policy == LongSamplePolicy::kDrop ? 24 : 0);
+    EXPECT_EQ(report.num_untrained_samples, 1);
     EXPECT_EQ(got->max_tokens, 12);
     EXPECT_EQ(got->lengths[2], 1);
     EXPECT_EQ(got->lengths[3], 2);
@@ -179,15 +213,16 @@ TEST_F(DataSetTest, InspectionCountsAndShows) {
     const int64_t trained = policy == LongSamplePolicy::kSplit      ? 3 + 22
                             : policy == LongSamplePolicy::kTruncate ? 3 + 14
                                                                     : 3;
-    EXPECT_EQ(got->num_trained_tokens, trained);
+    EXPECT_EQ(got->report.num_trained_tokens, trained);
     EXPECT_EQ(got->sum_weights, static_cast<double>(trained));
     ASSERT_EQ(got->shown.size(), 2u);
-    EXPECT_THAT(InspectionText(*got, *set->tokenizer, false),
-                AllOf(HasSubstr("[control] <s>|\n[prompt] a|b|\n[completion] "
-                                "{c}{d}\n[control] {</s>}\n"),
-                      HasSubstr("records        5\n"), HasSubstr("bad: "),
-                      HasSubstr("a.jsonl:1: "),
-                      HasSubstr("8 tokens and up          2  ####")));
+    EXPECT_THAT(
+        InspectionText(*got, *set->tokenizer, false),
+        AllOf(HasSubstr("[control] <s>|\n[prompt] a|b|\n[completion] "
+                        "{c}{d}\n[control] {</s>}\n"),
+              HasSubstr("records        5\n"), HasSubstr("samples        4\n"),
+              HasSubstr("bad: "), HasSubstr("a.jsonl:1: "),
+              HasSubstr("8 tokens and up          2  ####")));
     EXPECT_THAT(InspectionText(*got, *set->tokenizer, true),
                 HasSubstr("\033[1;32m"));
     EXPECT_THAT(
@@ -214,8 +249,8 @@ TEST_F(DataSetTest, FirstTokenIsNotTrained) {
   EXPECT_EQ(set->groups[0].sources[0]->Get(0)->weights[0], 1);
   const auto got = InspectData(set->groups, DataInspectOptions());
   ASSERT_TRUE(got.ok());
-  EXPECT_EQ(got->num_tokens, 3);
-  EXPECT_EQ(got->num_trained_tokens, 2);
+  EXPECT_EQ(got->report.num_tokens, 3);
+  EXPECT_EQ(got->report.num_trained_tokens, 2);
   EXPECT_EQ(got->sum_weights, 2);
 }
 

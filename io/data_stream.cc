@@ -181,6 +181,15 @@ absl::StatusOr<std::vector<Pack>> DataStream::Impl::ReadPacks(
   return packs;
 }
 
+JsonValue ToJson(const DataReport& report) {
+  JsonValue json;
+  for (const ReportField& field : kReportFields) {
+    json.Set(field.name, report.*field.value);
+  }
+  json.Set("first_bad_record", report.first_bad_record);
+  return json;
+}
+
 DataStream::DataStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DataStream::~DataStream() = default;
 const DataReport& DataStream::report() const { return impl_->report; }
@@ -238,12 +247,7 @@ JsonValue DataStream::Cursor() const {
   cursor.Set("open", PacksToJson(impl_->packer.open()));
   cursor.Set("ready", PacksToJson(impl_->ready));
   cursor.Set("ended", impl_->ended);
-  JsonValue report;
-  for (const ReportField& field : kReportFields) {
-    report.Set(field.name, impl_->report.*field.value);
-  }
-  report.Set("first_bad_record", impl_->report.first_bad_record);
-  cursor.Set("report", std::move(report));
+  cursor.Set("report", ToJson(impl_->report));
   return cursor;
 }
 

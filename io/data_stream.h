@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "espalier/io/data_report.h"
 #include "espalier/io/json.h"
 #include "espalier/io/sample.h"
 #include "espalier/io/sample_packer.h"
@@ -17,7 +18,7 @@ namespace espalier {
 
 // Sources that are drawn from as one, and their share of the tokens.
 struct DataGroup {
-  std::vector<std::unique_ptr<SampleSource>> sources;
+  std::vector<std::shared_ptr<const SampleSource>> sources;
   double weight = 1;  // > 0
 };
 
@@ -47,26 +48,8 @@ struct DataStreamOptions {
   bool skip_bad_records = false;
 };
 
-// What a stream has read and what became of it. Every token that came in is
-// kept, truncated, dropped or untrained. A second epoch counts again.
-struct DataReport {
-  int64_t num_samples = 0;  // encoded, of this split
-  int64_t num_tokens = 0;
-  int64_t num_trained_tokens = 0;  // with a weight above 0
-  int64_t num_pieces = 0;
-  int64_t num_kept_tokens = 0;
-  int64_t num_long_samples = 0;
-  int64_t num_truncated_tokens = 0;
-  int64_t num_dropped_samples = 0;
-  int64_t num_dropped_tokens = 0;
-  // Samples without a token to predict.
-  int64_t num_untrained_samples = 0;
-  int64_t num_untrained_tokens = 0;
-  int64_t num_other_split = 0;
-  int64_t num_bad_records = 0;
-  std::string first_bad_record;  // why, with its place
-  int64_t num_packs = 0;         // handed out
-};
+// Its members by name.
+JsonValue ToJson(const DataReport& report);
 
 // An endless (or num_epochs long) sequence of packs out of groups of sources: a
 // function of the data, the options and nothing else. Each pass over a group is

@@ -56,6 +56,9 @@ class FakeSource final : public SampleSource {
   std::string Describe() const override {
     return absl::StrCat(name_, ": ", size(), " records");
   }
+  std::string Place(int64_t index) const override {
+    return absl::StrCat(name_, ":", index);
+  }
 
   int64_t num_encoded() const { return num_encoded_; }
 
@@ -209,6 +212,29 @@ TEST(DataStreamTest, LabelsAreTheNextTokenOfTheSample) {
   EXPECT_THAT(batch.weights, ElementsAre(1, 0, 1, 0));
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(batch.cu_seqlens, ElementsAre(0, 2, 4));
+}
+
+// A pack of prompts alone would have a loss of nothing over nothing.
+TEST(DataStreamTest, PiecesThatPredictNothingAreLeftOut) {
+  DataStreamOptions options;
+  options.pack_tokens = 4;
+  options.shuffle = false;
+  options.num_epochs = 1;
+  // Ten tokens, the first nine of them not trained; then two untrained samples.
+  auto stream = OneSource({10, 9, 3}, options, 9);
+  EXPECT_EQ(Text(All(*stream)), "0/0[8,10) 8>9*1 9>-100*0\n");
+  EXPECT_EQ(stream->report().num_kept_tokens, 2);
+  EXPECT_EQ(stream->report().num_untrained_tokens, 8 + 9 + 3);
+  EXPECT_EQ(stream->report().num_untrained_samples, 2);
+  EXPECT_EQ(ToString(stream->report()),
+            "3 samples (2 too long, 0 dropped, 2 untrained), 0 bad records; 22 "
+            "tokens = 2 kept (1 trained) + 0 truncated + 0 dropped + 20 "
+            "untrained");
+  options.long_samples = LongSamplePolicy::kTruncate;
+  stream = OneSource({10}, options, 9);
+  EXPECT_EQ(Text(All(*stream)), "");
+  EXPECT_EQ(stream->report().num_untrained_tokens, 10);
+  EXPECT_EQ(stream->report().num_untrained_samples, 1);
 }
 
 TEST(DataStreamTest, EveryTokenIsAccountedFor) {
@@ -375,6 +401,7 @@ TEST(DataStreamTest, BadRecordsStopOrAreCounted) {
       std::string(
           OneSource({-1, 1, -1}, options)->Next(&pack).status().message()),
       AllOf(HasSubstr("no sample of 3 to train on"), HasSubstr("2 bad"),
+            HasSubstr("first bad record: a:"),
             HasSubstr("1 without a token to predict"), HasSubstr("a: 3 rec")));
 }
 

@@ -96,6 +96,12 @@ class RecordSource final : public SampleSource {
                         file_->num_bytes(), " bytes");
   }
 
+  std::string Place(int64_t index) const override {
+    const auto record = file_->Read(index);
+    return absl::StrCat(file_->path(), ":",
+                        record.ok() ? absl::StrCat(record->line) : "?");
+  }
+
  private:
   absl::StatusOr<Example> Parse(const std::string& bytes,
                                 const std::string& where) const {

@@ -75,6 +75,8 @@ class SampleSource {
   // What the source is, for messages and for telling whether it is the same:
   // its name, size and bytes.
   virtual std::string Describe() const = 0;
+  // Where a sample stands, for messages: "FILE:LINE".
+  virtual std::string Place(int64_t index) const = 0;
 };
 
 struct RecordSourceOptions {

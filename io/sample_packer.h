@@ -1,10 +1,9 @@
 #ifndef ESPALIER_IO_SAMPLE_PACKER_H_
 #define ESPALIER_IO_SAMPLE_PACKER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include "espalier/io/text_data.h"
 
 namespace espalier {
 
@@ -25,6 +24,18 @@ struct Piece {
   std::vector<int32_t> ids;     // [size]
   std::vector<int32_t> labels;  // [size], the next token, or kIgnoreLabel
   std::vector<float> weights;   // [size], of the labels; 0 where ignored
+};
+
+inline constexpr int32_t kIgnoreLabel = -100;
+
+// Samples one behind another, as sequence-mixing ops take them.
+struct TokenBatch {
+  std::vector<int32_t> ids;         // [T]
+  std::vector<int32_t> labels;      // [T], the next token of the sample, or
+                                    // kIgnoreLabel: not trained, or its last
+  std::vector<float> weights;       // [T] of the labels
+  std::vector<int32_t> positions;   // [T], from 0 in each piece
+  std::vector<int32_t> cu_seqlens;  // [pieces + 1], from 0 to T
 };
 
 // Pieces that are trained on together.

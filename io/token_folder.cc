@@ -112,6 +112,10 @@ class TokenFolderSource final : public SampleSource {
                         info_.num_tokens, " tokens");
   }
 
+  std::string Place(int64_t index) const override {
+    return absl::StrCat(dir_, ": sample ", index);
+  }
+
  private:
   // The shard that holds a sample, and its number there.
   std::pair<const TokenShard*, int64_t> Find(int64_t index) const {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 
 #include "espalier/tools/commands.h"
+#include "espalier/tools/data_flags.h"
 #include "espalier/tools/remote.h"
 #include "espalier/train/session.h"
 
@@ -19,12 +20,6 @@ struct FinetuneFlags {
   SessionConfig config;
   RemotePaths remote;
 };
-
-int Fail(const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "espalier finetune: %s\n",
-               std::string(status.message()).c_str());
-  return exit_code;
-}
 
 // One line per step; on a terminal it overwrites itself.
 class Progress {
@@ -60,20 +55,37 @@ class Progress {
 absl::Status ShowHeldOut(Session& session, const char* when) {
   const auto held_out = session.Evaluate();
   if (!held_out.ok()) return held_out.status();
-  std::printf("held-out loss %s: %.4f (%lld tokens, %lld documents)\n", when,
+  if (held_out->num_tokens == 0) return absl::OkStatus();
+  std::printf("held-out loss %s: %.4f (%lld tokens, %lld samples)\n", when,
               held_out->loss, static_cast<long long>(held_out->num_tokens),
-              static_cast<long long>(held_out->num_documents));
+              static_cast<long long>(held_out->num_samples));
+  return absl::OkStatus();
+}
+
+absl::Status TrainSteps(Session& session, int64_t max_steps,
+                        int64_t* num_done) {
+  Progress progress(max_steps);
+  for (*num_done = 0; *num_done < max_steps; ++*num_done) {
+    const auto step = session.Step();
+    if (!step.ok()) return step.status();
+    progress.Show(*step, session.peak_bytes());
+  }
   return absl::OkStatus();
 }
 
 absl::Status Train(Session& session, const SessionConfig& config) {
   absl::Status status = ShowHeldOut(session, "before");
   if (!status.ok()) return status;
-  Progress progress(config.max_steps);
-  for (int64_t i = 0; i < config.max_steps; ++i) {
-    const auto step = session.Step();
-    if (!step.ok()) return step.status();
-    progress.Show(*step, session.peak_bytes());
+  int64_t num_done = 0;
+  status = TrainSteps(session, config.max_steps, &num_done);
+  std::printf("trained on: %s\n", ToString(session.data_report()).c_str());
+  if (!status.ok()) {
+    // A bad record does not take away what was trained before it.
+    if (num_done > 0 && session.SaveAdapter(config.output_dir).ok()) {
+      std::printf("adapter after %lld steps: %s\n",
+                  static_cast<long long>(num_done), config.output_dir.c_str());
+    }
+    return status;
   }
   status = ShowHeldOut(session, "after");
   if (!status.ok()) return status;
@@ -85,36 +97,35 @@ absl::Status Train(Session& session, const SessionConfig& config) {
 
 // Paths that are s3:// URLs become local copies.
 absl::Status FetchRemote(FinetuneFlags& flags) {
-  for (std::string* path : {&flags.config.model_dir, &flags.config.data_path}) {
-    auto local = flags.remote.Local(*path);
-    if (!local.ok()) return local.status();
-    *path = *std::move(local);
-  }
-  return absl::OkStatus();
+  SessionConfig& config = flags.config;
+  auto model_dir = flags.remote.Local(config.model_dir);
+  if (!model_dir.ok()) return model_dir.status();
+  config.model_dir = *std::move(model_dir);
+  auto held_out = flags.remote.Local(config.held_out_paths);
+  if (!held_out.ok()) return held_out.status();
+  config.held_out_paths = *std::move(held_out);
+  return FetchData(flags.remote, &config.data);
 }
 
 int Run(FinetuneFlags& flags) {
   const absl::Status valid = Validate(flags.config);
-  if (!valid.ok()) return Fail(valid, kExitUsage);
-  if (access(flags.config.output_dir.c_str(), F_OK) == 0) {
-    return Fail(absl::AlreadyExistsError(
-                    flags.config.output_dir +
-                    ": exists already; name a new folder with --output"),
-                kExitUsage);
+  if (!valid.ok()) {
+    FailOnFolder("finetune", valid);
+    return kExitUsage;
   }
   if (const absl::Status status = FetchRemote(flags); !status.ok()) {
-    return Fail(status, ExitCode(status));
+    return FailOnFolder("finetune", status);
   }
   const auto session = Session::Open(flags.config);
-  if (!session.ok()) {
-    const int code = ExitCode(session.status());
-    return Fail(session.status(), code == kExitUsage ? kExitBadInput : code);
-  }
+  if (!session.ok()) return FailOnFolder("finetune", session.status());
   for (const std::string& line : (*session)->summary()) {
     std::printf("%s\n", line.c_str());
   }
   const absl::Status status = Train(**session, flags.config);
-  return status.ok() ? 0 : Fail(status, ExitCode(status));
+  if (status.ok()) return 0;
+  FailOnFolder("finetune", status);
+  // The flags were in order: what is wrong is in the data.
+  return absl::IsInvalidArgument(status) ? kExitBadInput : ExitCode(status);
 }
 
 }  // namespace
@@ -127,9 +138,8 @@ void AddFinetune(CLI::App& app, int& exit_code) {
   cmd->add_option("--model", c.model_dir,
                   "Folder with config.json, safetensors, tokenizer.json")
       ->required();
-  cmd->add_option("--data", c.data_path,
-                  "Plain text (documents between blank lines) or JSON lines")
-      ->required();
+  AddDataFlags(cmd, &c.data);
+  AddTrainingDataFlags(cmd, &c.data);
   cmd->add_option("--output", c.output_dir, "New folder for the adapter")
       ->required();
   cmd->add_option("--max-steps", c.max_steps, "Optimizer steps")
@@ -157,11 +167,15 @@ void AddFinetune(CLI::App& app, int& exit_code) {
   cmd->add_option("--grad-accum-steps", c.grad_accum_steps,
                   "Micro-batches per step")
       ->capture_default_str();
-  cmd->add_option("--max-sample-tokens", c.max_sample_tokens,
-                  "Longer documents are cut into several samples")
-      ->capture_default_str();
+  auto* held_out_data =
+      cmd->add_option("--held-out-data", c.held_out_paths,
+                      "Data to evaluate on; may stand several times");
   cmd->add_option("--held-out-fraction", c.held_out_fraction,
-                  "Share of the documents kept for evaluation")
+                  "Share of the records kept for evaluation")
+      ->capture_default_str()
+      ->excludes(held_out_data);
+  cmd->add_option("--max-held-out-tokens", c.max_held_out_tokens,
+                  "Evaluation reads about this many tokens")
       ->capture_default_str();
   cmd->add_option("--seed", c.seed, "Of the adapters and the data order")
       ->capture_default_str();

@@ -13,6 +13,7 @@
 #include "espalier/io/sample.h"
 #include "espalier/tools/chat_flags.h"
 #include "espalier/tools/commands.h"
+#include "espalier/train/open_data.h"
 
 namespace espalier::tools {
 
@@ -25,7 +26,7 @@ struct RenderFlags {
   int64_t first = 0;
   bool prompt = false;
   bool json = false;
-  ChatFlags chat;
+  DataConfig chat;  // its settings of chats
 };
 
 JsonValue ToJson(const EncodedChat& encoded, const std::string& where) {
@@ -132,7 +133,7 @@ absl::Status RenderRecord(const RenderFlags& flags, const RecordFile& file,
 }
 
 absl::Status Render(RenderFlags& flags) {
-  ChatOptions options = flags.chat.Options();
+  ChatOptions options = ChatOptionsOf(flags.chat);
   options.add_generation_prompt = flags.prompt;
   const auto tokenizer = LoadTokenizer(flags.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
@@ -140,7 +141,7 @@ absl::Status Render(RenderFlags& flags) {
   plain.train_prompt = options.loss == ChatLoss::kAll;
   const Encoders encoders = {
       options,
-      LoadChatEncoder(flags.tokenizer, **tokenizer, flags.chat.format()),
+      LoadChatEncoder(flags.tokenizer, **tokenizer, ChatFormatOf(flags.chat)),
       MakePlainEncoder(**tokenizer, plain)};
   const auto file = RecordFile::Open(flags.data, RecordFileOptions());
   if (!file.ok()) return file.status();
@@ -172,7 +173,7 @@ void AddRender(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_flag("--prompt", f.prompt, "End with the prompt for an answer");
   cmd->add_flag("--json", f.json, "Print a JSON object a chat");
-  f.chat.AddFlags(cmd);
+  AddChatFlags(cmd, &f.chat);
   cmd->callback([flags, &exit_code] {
     const absl::Status status = Render(*flags);
     exit_code = status.ok() ? 0 : FailOnFolder("render", status);

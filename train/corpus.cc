@@ -1,26 +1,31 @@
 #include "espalier/train/internal/corpus.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 
-#include "espalier/io/text_data.h"
-#include "espalier/io/tokenizer.h"
-#include "espalier/runtime/check.h"
+#include "espalier/io/data_prefetcher.h"
+#include "espalier/io/data_set.h"
+#include "espalier/io/data_stream.h"
+#include "espalier/io/sample_packer.h"
+#include "espalier/train/open_data.h"
 
 namespace espalier {
 
 namespace {
 
-Batch ToDevice(TokenBatch tokens, Device& device) {
+// Micro-batches that are made ahead of training.
+constexpr int64_t kPrefetchDepth = 4;
+
+Batch ToDevice(const Pack& pack, Device& device) {
+  TokenBatch tokens = pack.ToBatch();
   Batch batch;
   const Shape shape{static_cast<int64_t>(tokens.ids.size())};
   batch.ids = Tensor::FromHost<int32_t>(device, shape, tokens.ids);
   batch.positions = Tensor::FromHost<int32_t>(device, shape, tokens.positions);
   batch.labels = Tensor::FromHost<int32_t>(device, shape, tokens.labels);
+  batch.weights = Tensor::FromHost<float>(device, shape, tokens.weights);
   batch.cu_seqlens = std::make_shared<const std::vector<int32_t>>(
       std::move(tokens.cu_seqlens));
   batch.num_trained = static_cast<int64_t>(
@@ -29,22 +34,17 @@ Batch ToDevice(TokenBatch tokens, Device& device) {
   return batch;
 }
 
-// Documents, their samples and how one pass packs them.
-struct Part {
-  TokenDocuments documents;
-  std::vector<TokenSample> samples;
-  std::vector<SamplePack> packs;
-
-  absl::Status Pack(const std::vector<int64_t>& order, int64_t budget) {
-    auto packed = PackSamples(samples, order, budget);
-    if (!packed.ok()) return packed.status();
-    packs = *std::move(packed);
-    return absl::OkStatus();
-  }
-  Batch Get(size_t index, Device& device) const {
-    return ToDevice(MakeTokenBatch(documents, samples, packs[index]), device);
-  }
-};
+DataStreamOptions StreamOptions(const DataConfig& data,
+                                const CorpusOptions& options) {
+  DataStreamOptions stream;
+  stream.pack_tokens = options.micro_batch_tokens;
+  stream.max_sample_tokens = data.max_sample_tokens;
+  stream.long_samples = LongSamplesOf(data);
+  stream.seed = options.seed;
+  stream.held_out_fraction = options.held_out_fraction;
+  stream.skip_bad_records = data.skip_bad_records;
+  return stream;
+}
 
 }  // namespace
 
@@ -52,91 +52,142 @@ class Corpus::Impl {
  public:
   explicit Impl(const CorpusOptions& options) : options(options) {}
 
-  absl::Status Read(const std::string& tokenizer_dir,
-                    const std::string& data_path, int64_t vocab_size);
-  absl::Status StartEpoch();
+  absl::Status OpenTrain(DataSet set, const DataConfig& data,
+                         const JsonValue* cursor);
+  absl::Status ReadHeldOut(std::vector<DataGroup> groups,
+                           const DataConfig& data);
+  bool splits() const {
+    return options.held_out_paths.empty() && options.held_out_fraction > 0;
+  }
+  std::string HeldOutSummary() const;
 
   const CorpusOptions options;
-  Part train, held_out;
-  TextFileReport report;
-  size_t next_pack = 0;
-  uint64_t epoch = 0;
+  DataSet train_set;  // what the prefetcher's samples need
+  std::string sources;
+  std::vector<Pack> held_out;
+  int64_t num_held_out_tokens = 0;
+  DataReport held_out_report;
+  bool held_out_ended = true;             // no more was there
+  std::unique_ptr<DataPrefetcher> train;  // ends before its set
 };
 
-absl::Status Corpus::Impl::Read(const std::string& tokenizer_dir,
-                                const std::string& data_path,
-                                int64_t vocab_size) {
-  const auto tokenizer = LoadTokenizer(tokenizer_dir);
-  if (!tokenizer.ok()) return tokenizer.status();
-  const auto documents =
-      ReadTokenDocuments(data_path, **tokenizer, TextFileOptions(), &report);
-  if (!documents.ok()) return documents.status();
-  const auto largest =
-      std::max_element(documents->tokens.begin(), documents->tokens.end());
-  if (largest != documents->tokens.end() && *largest >= vocab_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(tokenizer_dir, ": token id ", *largest,
-                     ", expected below the model's vocab_size ", vocab_size));
+absl::Status Corpus::Impl::OpenTrain(DataSet set, const DataConfig& data,
+                                     const JsonValue* cursor) {
+  train_set = std::move(set);
+  for (const DataGroup& group : train_set.groups) {
+    for (const auto& source : group.sources) {
+      absl::StrAppend(&sources, sources.empty() ? "" : "; ",
+                      source->Describe());
+    }
+    if (train_set.groups.size() > 1) {
+      absl::StrAppend(&sources, " (weight ", group.weight, ")");
+    }
   }
-  auto split =
-      SplitHeldOut(*documents, options.held_out_fraction, options.seed);
-  if (!split.ok()) return split.status();
-  train.documents = std::move(split->train);
-  held_out.documents = std::move(split->held_out);
-  for (Part* part : {&train, &held_out}) {
-    part->samples = CutSamples(part->documents, options.max_sample_tokens);
+  DataStreamOptions stream_options = StreamOptions(data, options);
+  stream_options.num_epochs = options.num_epochs;
+  stream_options.split = splits() ? DataSplit::kTrain : DataSplit::kAll;
+  auto stream = DataStream::Create(train_set.groups, stream_options);
+  if (!stream.ok()) return stream.status();
+  if (cursor != nullptr) {
+    absl::Status found = (*stream)->Seek(*cursor);
+    if (!found.ok()) return found;
   }
-  std::vector<int64_t> in_order(held_out.samples.size());
-  std::iota(in_order.begin(), in_order.end(), 0);
-  const absl::Status packed =
-      held_out.Pack(in_order, options.micro_batch_tokens);
-  return packed.ok() ? StartEpoch() : packed;
+  train = std::make_unique<DataPrefetcher>(*std::move(stream), kPrefetchDepth);
+  return train->Peek();
 }
 
-absl::Status Corpus::Impl::StartEpoch() {
-  next_pack = 0;
-  return train.Pack(ShuffledOrder(static_cast<int64_t>(train.samples.size()),
-                                  options.seed, epoch++),
-                    options.micro_batch_tokens);
+absl::Status Corpus::Impl::ReadHeldOut(std::vector<DataGroup> groups,
+                                       const DataConfig& data) {
+  DataStreamOptions stream_options = StreamOptions(data, options);
+  stream_options.shuffle = false;
+  stream_options.num_epochs = 1;
+  stream_options.split = splits() ? DataSplit::kHeldOut : DataSplit::kAll;
+  auto stream = DataStream::Create(std::move(groups), stream_options);
+  if (!stream.ok()) return stream.status();
+  held_out_ended = false;
+  while (num_held_out_tokens < options.max_held_out_tokens) {
+    Pack pack;
+    const auto more = (*stream)->Next(&pack);
+    if (!more.ok()) return more.status();
+    held_out_ended = !*more;
+    if (held_out_ended) break;
+    num_held_out_tokens += pack.num_tokens;
+    held_out.push_back(std::move(pack));
+  }
+  held_out_report = (*stream)->report();
+  return absl::OkStatus();
+}
+
+std::string Corpus::Impl::HeldOutSummary() const {
+  if (options.held_out_paths.empty() && !splits()) {
+    return "held out: nothing (held_out_fraction is 0)";
+  }
+  if (held_out.empty()) {
+    return absl::StrCat(
+        "held out: nothing to predict; ", ToString(held_out_report),
+        splits()
+            ? absl::StrCat("; no record's hash is below held_out_fraction ",
+                           options.held_out_fraction)
+            : "");
+  }
+  return absl::StrCat(
+      "held out: ", held_out.size(), " micro-batches, ", num_held_out_tokens,
+      " tokens, from ", ToString(held_out_report),
+      held_out_ended
+          ? ""
+          : absl::StrCat("; what is beyond max_held_out_tokens ",
+                         options.max_held_out_tokens, " is left out"));
 }
 
 Corpus::Corpus(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Corpus::~Corpus() = default;
 
 absl::StatusOr<std::unique_ptr<Corpus>> Corpus::Open(
-    const std::string& tokenizer_dir, const std::string& data_path,
-    int64_t vocab_size, const CorpusOptions& options) {
+    const std::string& tokenizer_dir, const DataConfig& data,
+    int64_t vocab_size, const CorpusOptions& options, const JsonValue* cursor) {
   auto impl = std::make_unique<Impl>(options);
-  const absl::Status status = impl->Read(tokenizer_dir, data_path, vocab_size);
+  auto set = OpenData(tokenizer_dir, data, vocab_size);
+  if (!set.ok()) return set.status();
+  absl::Status status;
+  if (!options.held_out_paths.empty()) {
+    DataConfig held_out = data;
+    held_out.paths = options.held_out_paths;
+    held_out.weights.clear();
+    auto held_out_set = OpenData(tokenizer_dir, held_out, vocab_size);
+    if (!held_out_set.ok()) return held_out_set.status();
+    status = impl->ReadHeldOut(held_out_set->groups, data);
+  } else if (impl->splits()) {
+    status = impl->ReadHeldOut(set->groups, data);
+  }
+  if (status.ok()) status = impl->OpenTrain(*std::move(set), data, cursor);
   if (!status.ok()) return status;
   return std::unique_ptr<Corpus>(new Corpus(std::move(impl)));
 }
 
-Batch Corpus::NextTrain(Device& device) {
-  if (impl_->next_pack == impl_->train.packs.size()) {
-    const absl::Status started = impl_->StartEpoch();
-    if (!started.ok()) internal::Fail(started);
-  }
-  return impl_->train.Get(impl_->next_pack++, device);
+absl::StatusOr<bool> Corpus::NextTrain(Device& device, Batch* batch) {
+  Pack pack;
+  const auto more = impl_->train->Next(&pack);
+  if (more.ok() && *more) *batch = ToDevice(pack, device);
+  return more;
 }
 
+const JsonValue& Corpus::Cursor() const { return impl_->train->Cursor(); }
+const DataReport& Corpus::report() const { return impl_->train->report(); }
+
 int64_t Corpus::num_held_out_batches() const {
-  return static_cast<int64_t>(impl_->held_out.packs.size());
+  return static_cast<int64_t>(impl_->held_out.size());
 }
 
 Batch Corpus::HeldOut(Device& device, int64_t index) const {
-  return impl_->held_out.Get(static_cast<size_t>(index), device);
+  return ToDevice(impl_->held_out[static_cast<size_t>(index)], device);
 }
 
-std::string Corpus::Summary() const {
-  const auto describe = [](const Part& part) {
-    return absl::StrCat(part.documents.size(), " documents in ",
-                        part.samples.size(), " samples, ",
-                        part.documents.tokens.size(), " tokens");
-  };
-  return absl::StrCat("data: ", describe(impl_->train), "; held out ",
-                      describe(impl_->held_out), "; ", impl_->report.num_empty,
-                      " empty documents left out");
+const DataReport& Corpus::held_out_report() const {
+  return impl_->held_out_report;
+}
+
+std::vector<std::string> Corpus::Summary() const {
+  return {absl::StrCat("data: ", impl_->sources), impl_->HeldOutSummary()};
 }
 
 }  // namespace espalier

@@ -15,6 +15,7 @@
 #include "espalier/io/safetensors_writer.h"
 #include "espalier/model/registry.h"
 #include "espalier/ops/cast/cast.h"
+#include "espalier/runtime/check.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/runtime/rng.h"
@@ -33,6 +34,8 @@ constexpr int64_t kRecipes = 400;
 constexpr int64_t kMerges = 192;
 constexpr int64_t kVocabSize = 512;
 constexpr double kInitialDeviation = 0.08;
+constexpr int64_t kMicroBatchTokens = 512;
+constexpr int64_t kMaxSampleTokens = 256;
 
 constexpr absl::string_view kConfigJson = R"({
   "architectures": ["LlamaForCausalLM"],
@@ -93,7 +96,9 @@ void Pretrain(CausalLm& model, Corpus& corpus, Device& device,
   schedule.warmup_steps = 10;
   schedule.total_steps = options.pretrain_steps;
   for (int64_t step = 1; step <= options.pretrain_steps; ++step) {
-    const Batch batch = corpus.NextTrain(device);
+    Batch batch;
+    const auto more = corpus.NextTrain(device, &batch);
+    if (!more.ok()) internal::Fail(more.status());
     const LossSum sum = TokenLoss(model, batch);
     autograd::Backward(sum.value);
     optimizer.Step(schedule.At(step), sum.weight, /*max_grad_norm=*/1);
@@ -145,9 +150,13 @@ absl::Status Fill(const std::string& dir, const DemoOptions& options) {
   auto model = CreateModel(dir + "/model");
   if (!model.ok()) return model.status();
   CorpusOptions corpus_options;
+  corpus_options.micro_batch_tokens = kMicroBatchTokens;
+  corpus_options.held_out_fraction = 0;
   corpus_options.seed = options.seed;
-  auto corpus = Corpus::Open(dir + "/model", dir + "/pretrain.txt", kVocabSize,
-                             corpus_options);
+  DataConfig data;
+  data.paths = {dir + "/pretrain.txt"};
+  data.max_sample_tokens = kMaxSampleTokens;
+  auto corpus = Corpus::Open(dir + "/model", data, kVocabSize, corpus_options);
   if (!corpus.ok()) return corpus.status();
   const absl::Status trained = internal::Guard([&] {
     InitialiseAll(**model, options.seed, device);

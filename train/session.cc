@@ -10,11 +10,13 @@
 
 #include "espalier/autograd/backward.h"
 #include "espalier/autograd/mode.h"
+#include "espalier/io/atomic_directory.h"
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/lora/attach.h"
 #include "espalier/lora/peft_files.h"
 #include "espalier/model/load.h"
 #include "espalier/model/registry.h"
+#include "espalier/runtime/check.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/train/internal/corpus.h"
@@ -52,9 +54,7 @@ absl::Status Validate(const SessionConfig& config) {
   if (config.model_dir.empty()) {
     return absl::InvalidArgumentError("model_dir is empty");
   }
-  if (config.data_path.empty()) {
-    return absl::InvalidArgumentError("data_path is empty");
-  }
+  if (absl::Status data = Validate(config.data); !data.ok()) return data;
   if (config.dtype != "f32" && config.dtype != "bf16") {
     return absl::InvalidArgumentError(absl::StrCat(
         "dtype is \"", config.dtype, "\", expected \"f32\" or \"bf16\""));
@@ -79,6 +79,11 @@ absl::Status Validate(const SessionConfig& config) {
   if (!(config.warmup_ratio >= 0 && config.warmup_ratio <= 1)) {
     return OutOfRange("warmup_ratio", config.warmup_ratio, "from 0 to 1");
   }
+  for (const std::string& path : config.held_out_paths) {
+    if (path.empty()) {
+      return absl::InvalidArgumentError("held_out_paths holds an empty path");
+    }
+  }
   if (!(config.held_out_fraction >= 0 && config.held_out_fraction < 1)) {
     return OutOfRange("held_out_fraction", config.held_out_fraction,
                       "at least 0 and below 1");
@@ -86,17 +91,17 @@ absl::Status Validate(const SessionConfig& config) {
   const std::pair<absl::string_view, int64_t> positive[] = {
       {"max_steps", config.max_steps},
       {"micro_batch_tokens", config.micro_batch_tokens},
+      {"max_held_out_tokens", config.max_held_out_tokens},
       {"grad_accum_steps", config.grad_accum_steps}};
   for (const auto& [field, value] : positive) {
     if (value < 1) {
       return OutOfRange(field, static_cast<double>(value), "1 or more");
     }
   }
-  if (config.max_sample_tokens < 2 ||
-      config.max_sample_tokens > config.micro_batch_tokens) {
-    return OutOfRange("max_sample_tokens",
-                      static_cast<double>(config.max_sample_tokens),
-                      absl::StrCat("from 2 to micro_batch_tokens = ",
+  if (config.data.max_sample_tokens > config.micro_batch_tokens) {
+    return OutOfRange("data.max_sample_tokens",
+                      static_cast<double>(config.data.max_sample_tokens),
+                      absl::StrCat("at most micro_batch_tokens = ",
                                    config.micro_batch_tokens));
   }
   if (config.num_threads < 0) {
@@ -111,12 +116,15 @@ class Session::Impl {
       : config_(config), schedule_(MakeSchedule(config)) {}
 
   absl::Status Open();
-  StepResult Step();
+  // The micro-batches of one step.
+  absl::StatusOr<std::vector<Batch>> NextBatches();
+  StepResult Step(const std::vector<Batch>& batches);
   EvalResult Evaluate();
   absl::Status SaveAdapter(const std::string& dir);
 
   absl::Status failed;  // what ended the session
   std::vector<std::string> summary;
+  const DataReport& data_report() const { return corpus_->report(); }
   int64_t peak_bytes() const {
     return context_->cpu().allocator().stats().peak_allocated;
   }
@@ -135,6 +143,15 @@ class Session::Impl {
 };
 
 absl::Status Session::Impl::Open() {
+  if (!config_.output_dir.empty()) {
+    // Made and taken away again.
+    const auto rehearsal = AtomicDirectory::Create(config_.output_dir);
+    if (!rehearsal.ok()) {
+      return absl::Status(
+          rehearsal.status().code(),
+          absl::StrCat("output_dir: ", rehearsal.status().message()));
+    }
+  }
   ContextOptions options;
   options.num_threads = config_.num_threads;
   auto context = Context::Create(options);
@@ -174,25 +191,37 @@ absl::Status Session::Impl::OpenModel() {
 
 absl::Status Session::Impl::OpenData() {
   CorpusOptions options;
-  options.max_sample_tokens = config_.max_sample_tokens;
   options.micro_batch_tokens = config_.micro_batch_tokens;
+  options.held_out_paths = config_.held_out_paths;
   options.held_out_fraction = config_.held_out_fraction;
+  options.max_held_out_tokens = config_.max_held_out_tokens;
   options.seed = config_.seed;
-  auto corpus = Corpus::Open(config_.model_dir, config_.data_path,
+  auto corpus = Corpus::Open(config_.model_dir, config_.data,
                              model_->vocab_size(), options);
   if (!corpus.ok()) return corpus.status();
   corpus_ = *std::move(corpus);
-  summary.push_back(corpus_->Summary());
+  for (std::string& line : corpus_->Summary()) {
+    summary.push_back(std::move(line));
+  }
   return absl::OkStatus();
 }
 
-StepResult Session::Impl::Step() {
-  const auto start = std::chrono::steady_clock::now();
+absl::StatusOr<std::vector<Batch>> Session::Impl::NextBatches() {
+  std::vector<Batch> batches(static_cast<size_t>(config_.grad_accum_steps));
+  for (Batch& batch : batches) {
+    const auto more = corpus_->NextTrain(context_->cpu(), &batch);
+    if (!more.ok()) return more.status();
+    ESPALIER_CHECK(*more, "training data without end has ended");
+  }
+  return batches;
+}
+
+StepResult Session::Impl::Step(const std::vector<Batch>& batches) {
   StepResult result;
   double loss = 0;
   double weight = 0;
-  for (int64_t i = 0; i < config_.grad_accum_steps; ++i) {
-    const Batch batch = corpus_->NextTrain(context_->cpu());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const Batch& batch = batches[i];
     const LossSum sum = TokenLoss(*model_, batch);
     if (!std::isfinite(sum.loss)) {
       internal::Fail(absl::FailedPreconditionError(
@@ -210,7 +239,6 @@ StepResult Session::Impl::Step() {
   result.grad_norm =
       optimizer_->Step(result.learning_rate, weight, config_.max_grad_norm);
   result.loss = loss / weight;
-  result.seconds = SecondsSince(start);
   return result;
 }
 
@@ -225,7 +253,7 @@ EvalResult Session::Impl::Evaluate() {
     loss += sum.loss;
     weight += sum.weight;
     result.num_tokens += batch.num_trained;
-    result.num_documents += static_cast<int64_t>(batch.cu_seqlens->size()) - 1;
+    result.num_samples += static_cast<int64_t>(batch.cu_seqlens->size()) - 1;
   }
   result.loss = weight > 0 ? loss / weight : 0;
   return result;
@@ -253,8 +281,19 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(
 
 absl::StatusOr<StepResult> Session::Step() {
   if (!impl_->failed.ok()) return impl_->failed;
-  auto result = internal::GuardValue<StepResult>([&] { return impl_->Step(); });
-  if (!result.ok()) impl_->failed = result.status();
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<std::vector<Batch>> batches = std::vector<Batch>();
+  const absl::Status guarded =
+      internal::Guard([&] { batches = impl_->NextBatches(); });
+  if (!guarded.ok()) return guarded;
+  if (!batches.ok()) return batches.status();
+  auto result =
+      internal::GuardValue<StepResult>([&] { return impl_->Step(*batches); });
+  if (result.ok()) {
+    result->seconds = SecondsSince(start);
+  } else {
+    impl_->failed = result.status();
+  }
   return result;
 }
 
@@ -274,6 +313,8 @@ absl::Status Session::SaveAdapter(const std::string& dir) {
 const std::vector<std::string>& Session::summary() const {
   return impl_->summary;
 }
+
+const DataReport& Session::data_report() const { return impl_->data_report(); }
 
 int64_t Session::peak_bytes() const { return impl_->peak_bytes(); }
 

@@ -9,15 +9,25 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "espalier/io/data_report.h"
 #include "espalier/runtime/export.h"
+#include "espalier/train/data_config.h"
 
 namespace espalier {
 
 // What a training run is made of. Paths are files of the local system.
 struct SessionConfig {
-  std::string model_dir;   // config.json, safetensors, tokenizer.json
-  std::string data_path;   // plain text, or JSON lines with a "text" field
-  std::string output_dir;  // where SaveAdapter writes, by the tools
+  std::string model_dir;  // config.json, safetensors, the tokenizer
+  DataConfig data;        // what is trained on
+  // What Evaluate reads; empty: the records of `data` whose content hash is
+  // below held_out_fraction of all hashes, which are not trained on then.
+  std::vector<std::string> held_out_paths;
+  double held_out_fraction = 0.1;
+  // Evaluate reads the first micro-batches that have this many tokens.
+  int64_t max_held_out_tokens = 65536;
+  // Where the adapter will be saved, or empty. Open makes sure that a folder
+  // can be made there, so that no trained adapter is without a place.
+  std::string output_dir;
 
   // "f32": parity. "bf16": bf16 activations, f32 accumulation and adapters.
   std::string dtype = "bf16";
@@ -30,11 +40,11 @@ struct SessionConfig {
   double warmup_ratio = 0.03;  // of max_steps
   double max_grad_norm = 1;    // 0: no clipping
   int64_t max_steps = 100;
-  int64_t micro_batch_tokens = 512;
+  // Samples are packed into micro-batches of at most this many tokens; at
+  // least data.max_sample_tokens.
+  int64_t micro_batch_tokens = 2048;
   int64_t grad_accum_steps = 1;
-  int64_t max_sample_tokens = 256;  // longer documents are cut into several
-  double held_out_fraction = 0.1;   // of the documents
-  uint64_t seed = 0;
+  uint64_t seed = 0;    // of the adapters and the order of the data
   int num_threads = 0;  // 0: as many as the process may use
 };
 
@@ -49,33 +59,37 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   int64_t num_tokens = 0;
   int64_t num_trained_tokens = 0;
-  double seconds = 0;
+  double seconds = 0;  // with waiting for data
 };
 
 struct EvalResult {
   double loss = 0;  // weighted mean over all held-out tokens
   int64_t num_tokens = 0;
-  int64_t num_documents = 0;
+  int64_t num_samples = 0;  // pieces of long ones each
 };
 
 // One fine-tuning run inside a host application. Nothing is printed and
 // nothing is read from the environment; several sessions live side by side.
-// Driven by one thread at a time. After a failed Step the session is failed and
-// every later call returns the same Status.
+// Driven by one thread at a time; another of its own reads and tokenises a few
+// micro-batches ahead. After a Step that failed while computing the session is
+// failed and every later call returns the same Status.
 class ESPALIER_EXPORT Session {
  public:
   // Reads the model and the data, attaches the adapters. Fails, with what,
   // where, got and expected: NOT_FOUND and INVALID_ARGUMENT on files and
-  // settings, RESOURCE_EXHAUSTED on memory.
+  // settings, ALREADY_EXISTS on output_dir, RESOURCE_EXHAUSTED on memory.
   static absl::StatusOr<std::unique_ptr<Session>> Open(
       const SessionConfig& config);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // One optimizer step over grad_accum_steps micro-batches.
+  // One optimizer step over grad_accum_steps micro-batches. The loss is the sum
+  // of the weighted token losses of all of them over the sum of the weights.
+  // Fails, naming the place, on a bad record (data.skip_bad_records): nothing
+  // was computed then, and what was trained can be evaluated and saved.
   absl::StatusOr<StepResult> Step();
-  // Mean loss over the held-out documents; trains nothing.
+  // Mean loss over the held-out data; trains nothing.
   absl::StatusOr<EvalResult> Evaluate();
   // Writes adapter_config.json and adapter_model.safetensors (PEFT's layout)
   // into a new folder; all or nothing.
@@ -83,6 +97,9 @@ class ESPALIER_EXPORT Session {
 
   // What was read, attached and counted, for people: one line each.
   const std::vector<std::string>& summary() const;
+  // What became of the data up to the last micro-batch of Step. Samples are
+  // read a few packs before they are trained on.
+  const DataReport& data_report() const;
   int64_t peak_bytes() const;
 
  private:

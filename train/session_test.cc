@@ -59,12 +59,12 @@ class SessionTest : public ::testing::Test {
   static SessionConfig Config() {
     SessionConfig config;
     config.model_dir = *dir_ + "/demo/model";
-    config.data_path = *dir_ + "/demo/finetune.txt";
+    config.data.paths = {*dir_ + "/demo/finetune.txt"};
     config.dtype = "f32";
     config.lora_rank = 4;
     config.learning_rate = 5e-3;
     config.max_steps = kSteps;
-    config.max_sample_tokens = 128;
+    config.data.max_sample_tokens = 128;
     config.micro_batch_tokens = 256;
     config.grad_accum_steps = kGradAccumSteps;
     return config;
@@ -156,10 +156,11 @@ TEST_F(SessionTest, RefusalsNameTheField) {
       {[](SessionConfig& c) { c.max_grad_norm = -1; }, "max_grad_norm is -1"},
       {[](SessionConfig& c) { c.max_grad_norm = NAN; }, "max_grad_norm is nan"},
       {[](SessionConfig& c) { c.lora_alpha = INFINITY; }, "lora_alpha is inf"},
-      {[](SessionConfig& c) { c.max_sample_tokens = 9999; },
-       "max_sample_tokens is 9999"},
+      {[](SessionConfig& c) { c.data.max_sample_tokens = 9999; },
+       "data.max_sample_tokens is 9999"},
       {[](SessionConfig& c) { c.model_dir += "-none"; }, "config.json"},
-      {[](SessionConfig& c) { c.data_path += "-none"; }, "finetune.txt-none"},
+      {[](SessionConfig& c) { c.data.paths[0] += "-none"; },
+       "finetune.txt-none"},
       {[](SessionConfig& c) { c.target_modules = {"w9"}; }, "\"w9\""}};
   for (const auto& [change, text] : cases) {
     SessionConfig config = Config();

@@ -8,41 +8,13 @@
 
 namespace espalier::internal {
 
-namespace {
-
-bool Trains(const EncodedSample& sample) {
-  return std::any_of(sample.weights.begin() + !sample.weights.empty(),
-                     sample.weights.end(),
-                     [](float weight) { return weight > 0; });
-}
-
-// `last` ends what is predicted: the sample's end, or where it is truncated.
-Piece MakePiece(const EncodedSample& sample, const PieceRef& ref,
-                int64_t last) {
-  Piece piece;
-  piece.ref = ref;
-  piece.ids.assign(sample.ids.begin() + ref.begin,
-                   sample.ids.begin() + ref.end);
-  piece.labels.resize(piece.ids.size(), kIgnoreLabel);
-  piece.weights.resize(piece.ids.size(), 0);
-  for (int64_t at = ref.begin; at < ref.end && at + 1 < last; ++at) {
-    const auto next = static_cast<size_t>(at) + 1;
-    if (!(sample.weights[next] > 0)) continue;
-    const auto i = static_cast<size_t>(at - ref.begin);
-    piece.labels[i] = sample.ids[next];
-    piece.weights[i] = sample.weights[next];
-  }
-  return piece;
-}
-
-}  // namespace
-
 SampleDrawer::SampleDrawer(std::vector<DataGroup> groups,
                            const DataStreamOptions& options)
     : groups_(std::move(groups)),
       options_(options),
-      max_tokens_(options.max_sample_tokens > 0 ? options.max_sample_tokens
-                                                : options.pack_tokens),
+      cut_{options.max_sample_tokens > 0 ? options.max_sample_tokens
+                                         : options.pack_tokens,
+           options.long_samples},
       positions_(groups_.size()),
       pieces_in_epoch_(groups_.size()),
       orders_(groups_.size()) {
@@ -110,42 +82,6 @@ int SampleDrawer::NextGroup() const {
   return best;
 }
 
-void SampleDrawer::Cut(const EncodedSample& sample, size_t group, int64_t index,
-                       std::vector<Piece>* pieces, DataReport* report) {
-  const auto size = static_cast<int64_t>(sample.ids.size());
-  ++report->num_samples;
-  report->num_tokens += size;
-  if (!Trains(sample)) {
-    ++report->num_untrained_samples;
-    report->num_untrained_tokens += size;
-    return;
-  }
-  int64_t kept = size;
-  if (size > max_tokens_) {
-    ++report->num_long_samples;
-    if (options_.long_samples == LongSamplePolicy::kDrop) {
-      ++report->num_dropped_samples;
-      report->num_dropped_tokens += size;
-      return;
-    }
-    if (options_.long_samples == LongSamplePolicy::kTruncate) {
-      kept = max_tokens_;
-      report->num_truncated_tokens += size - kept;
-    }
-  }
-  for (int64_t begin = 0; begin < kept; begin += max_tokens_) {
-    const PieceRef ref{static_cast<int32_t>(group), index, begin,
-                       std::min(begin + max_tokens_, kept)};
-    pieces->push_back(MakePiece(sample, ref, kept));
-    ++report->num_pieces;
-    report->num_trained_tokens += std::count_if(
-        pieces->back().weights.begin(), pieces->back().weights.end(),
-        [](float weight) { return weight > 0; });
-  }
-  report->num_kept_tokens += kept;
-  positions_[group].num_tokens += kept;
-}
-
 absl::StatusOr<bool> SampleDrawer::Draw(std::vector<Piece>* pieces,
                                         DataReport* report) {
   const size_t before = pieces->size();
@@ -171,7 +107,11 @@ absl::StatusOr<bool> SampleDrawer::Draw(std::vector<Piece>* pieces,
     if (wanted.ok() && *wanted) {
       const auto sample = Get(g, index);
       status = sample.status();
-      if (sample.ok()) Cut(*sample, g, index, pieces, report);
+      if (sample.ok()) {
+        const int64_t kept = report->num_kept_tokens;
+        CutSample(*sample, chosen, index, cut_, pieces, report);
+        at.num_tokens += report->num_kept_tokens - kept;
+      }
     }
     if (!status.ok()) {
       if (!options_.skip_bad_records || !absl::IsInvalidArgument(status)) {
@@ -193,7 +133,9 @@ absl::StatusOr<bool> SampleDrawer::Draw(std::vector<Piece>* pieces,
           " to train on: ", report->num_bad_records, " bad, ",
           report->num_dropped_samples, " too long and dropped, ",
           report->num_untrained_samples, " without a token to predict, ",
-          report->num_other_split, " of the other split; data:\n", Describe()));
+          report->num_other_split, " of the other split",
+          report->num_bad_records > 0 ? "; first bad record: " : "",
+          report->first_bad_record, "; data:\n", Describe()));
     }
   }
   return true;
@@ -210,14 +152,12 @@ absl::StatusOr<Piece> SampleDrawer::Make(const PieceRef& ref) const {
   if (!sample.ok()) return sample.status();
   const auto size = static_cast<int64_t>(sample->ids.size());
   if (ref.begin < 0 || ref.end <= ref.begin || ref.end > size ||
-      ref.size() > max_tokens_) {
+      ref.size() > cut_.max_tokens) {
     return absl::InvalidArgumentError(absl::StrCat("cursor: tokens [",
                                                    ref.begin, ", ", ref.end,
                                                    ") of a sample of ", size));
   }
-  const bool truncates = options_.long_samples == LongSamplePolicy::kTruncate;
-  return MakePiece(*sample, ref,
-                   truncates ? std::min(size, max_tokens_) : size);
+  return MakePiece(*sample, ref, cut_);
 }
 
 absl::Status SampleDrawer::Seek(std::vector<GroupPosition> positions) {

@@ -12,6 +12,7 @@
 
 #include "espalier/io/data_stream.h"
 #include "espalier/io/internal/permutation.h"
+#include "espalier/io/internal/sample_cut.h"
 
 namespace espalier::internal {
 
@@ -45,13 +46,11 @@ class SampleDrawer {
   // Sample `*index` of a group as its source counts it.
   const SampleSource& Locate(size_t group, int64_t* index) const;
   absl::StatusOr<EncodedSample> Get(size_t group, int64_t sample) const;
-  void Cut(const EncodedSample& sample, size_t group, int64_t index,
-           std::vector<Piece>* pieces, DataReport* report);
   absl::StatusOr<bool> InSplit(size_t group, int64_t sample) const;
 
   const std::vector<DataGroup> groups_;
   const DataStreamOptions options_;
-  const int64_t max_tokens_;
+  const CutOptions cut_;
   std::vector<std::vector<int64_t>> ends_;  // samples up to each source's end
   std::vector<GroupPosition> positions_;
   std::vector<int64_t> pieces_in_epoch_;  // of each group, since its start

@@ -7,7 +7,7 @@
 int main() {
   espalier::SessionConfig config;
   config.model_dir = "no-such-folder";
-  config.data_path = "no-such-file";
+  config.data.paths = {"no-such-file"};
   const auto session = espalier::Session::Open(config);
   if (session.ok()) return 1;
   std::printf("%s\n", session.status().ToString().c_str());

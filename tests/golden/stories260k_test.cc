@@ -55,11 +55,11 @@ class Stories260kTest : public ::testing::Test {
     std::ofstream(dir_ + "/data.txt", std::ios::binary) << text;
     SessionConfig config;
     config.model_dir = dir_ + "/model";
-    config.data_path = dir_ + "/data.txt";
+    config.data.paths = {dir_ + "/data.txt"};
     config.dtype = "f32";
     config.learning_rate = 4e-3;
     config.max_steps = kSteps;
-    config.max_sample_tokens = 128;
+    config.data.max_sample_tokens = 128;
     config.micro_batch_tokens = 512;
     return config;
   }
@@ -68,15 +68,17 @@ class Stories260kTest : public ::testing::Test {
 };
 
 TEST_F(Stories260kTest, KnowsItsOwnKindOfText) {
-  const SessionConfig config = Config(
+  SessionConfig config = Config(
       "Once upon a time, there was a little girl named Lily. She loved to "
       "play outside in the park. One day, she saw a big, red ball.\n\n"
       "Once upon a time, there was a boy named Tim. Tim had a dog. They went "
       "to the park and played with a ball. They were very happy.\n");
+  config.held_out_paths = config.data.paths;
   auto session = Session::Open(config);
   ASSERT_TRUE(session.ok()) << session.status();
   const auto held_out = (*session)->Evaluate();
   ASSERT_TRUE(held_out.ok()) << held_out.status();
+  EXPECT_GT(held_out->num_tokens, 60);
   // 1.2968 is published for its validation stories; a wrong rotary layout, a
   // transposed weight or a shifted label gives more than 4.
   EXPECT_LT(held_out->loss, 2.0);
