@@ -69,7 +69,10 @@ struct JinjaLimits {
   int max_nesting = 200;  // of brackets, operators and blocks, as written
   int max_depth = 500;    // of expressions, blocks and macros, as run
   int64_t max_steps = 50'000'000;
-  int64_t max_text_bytes = int64_t{2} << 30;  // made on the way, in all
+  // Of one text or list, its bookkeeping included, and of all that are made on
+  // the way together. Both are asked for before memory is.
+  int64_t max_value_bytes = int64_t{128} << 20;
+  int64_t max_text_bytes = int64_t{2} << 30;
   int64_t max_output_bytes = int64_t{512} << 20;
 };
 

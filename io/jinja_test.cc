@@ -201,8 +201,8 @@ TEST(JinjaTest, LimitsEndEveryTemplate) {
   const std::string loop = "{% for a in range(99999) %}";
   is_bounded(loop + loop + "{% endfor %}{% endfor %}", "steps");
   is_bounded("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deeper than");
-  is_bounded("{{ 'a' * 9999999999 }}", "bytes of text");
-  is_bounded("{{ [0] * 9999999999 }}", "steps");
+  is_bounded("{{ 'a' * 9999999999 }}", "makes a value of");
+  is_bounded("{{ [0] * 200000 }}", "bytes of text and lists");
   is_bounded("{{ 'ab' * 40000 }}", "longer than");
   is_bounded(
       "{% set n = namespace(x='aa') %}{% for a in range(99) %}"

@@ -175,14 +175,21 @@ bool FindBounds(JinjaRuntime& runtime, const JinjaValue& start,
 
 JinjaValue SliceText(JinjaRuntime& runtime, const JinjaString& text,
                      const Bounds& bounds) {
-  if (!runtime.SpendText(text.size())) return {};
+  if (!runtime.Make("a slice", text.cost())) return {};
   if (bounds.count() == 0) return JinjaValue::String(JinjaString());
   if (bounds.step == 1) {
     const size_t begin = text.ByteOfChar(bounds.start);
     const size_t end = text.ByteOfChar(bounds.stop);
     return JinjaValue::String(text.Slice(begin, end));
   }
+  // Where every character begins.
+  const uint64_t num_chars = static_cast<uint64_t>(text.num_chars()) + 1;
+  if (!runtime.Make("a slice",
+                    JinjaRuntime::Product(num_chars, sizeof(size_t)))) {
+    return {};
+  }
   std::vector<size_t> begins;
+  begins.reserve(num_chars);
   for (size_t at = 0; at < text.size();
        at += DecodeUtf8(text.bytes(), at).bytes) {
     begins.push_back(at);
@@ -220,7 +227,8 @@ JinjaValue GetSlice(JinjaRuntime& runtime, const JinjaValue& object,
   }
   if (!FindBounds(runtime, start, stop, step,
                   static_cast<int64_t>(object.items().size()), &bounds) ||
-      !runtime.Spend(bounds.count())) {
+      !runtime.Spend(bounds.count()) ||
+      !runtime.MakeItems("a slice", static_cast<uint64_t>(bounds.count()))) {
     return {};
   }
   std::vector<JinjaValue> items;

@@ -124,6 +124,11 @@ bool IsIn(JinjaRuntime& runtime, const JinjaValue& item,
 
 std::vector<JinjaValue> Iterate(JinjaRuntime& runtime,
                                 const JinjaValue& value) {
+  constexpr absl::string_view kWhat = "iterating over a value";
+  const auto may = [&](uint64_t count) {
+    return runtime.Spend(static_cast<int64_t>(count)) &&
+           runtime.MakeItems(kWhat, count);
+  };
   std::vector<JinjaValue> items;
   switch (value.kind()) {
     case JinjaKind::kUndefined:
@@ -131,13 +136,13 @@ std::vector<JinjaValue> Iterate(JinjaRuntime& runtime,
     case JinjaKind::kList:
     case JinjaKind::kTuple:
     case JinjaKind::kDictView:
-      if (runtime.Spend(static_cast<int64_t>(value.items().size()))) {
-        items = value.items();
-      }
+      if (may(value.items().size())) items = value.items();
       break;
     case JinjaKind::kString: {
       const JinjaString& text = value.text();
-      if (!runtime.Spend(text.num_chars())) break;
+      const uint64_t count = static_cast<uint64_t>(text.num_chars());
+      if (!may(count) || !runtime.MakeTexts(kWhat, count)) break;
+      items.reserve(count);
       for (size_t at = 0; at < text.size();) {
         const size_t next = at + DecodeUtf8(text.bytes(), at).bytes;
         items.push_back(JinjaValue::String(text.Slice(at, next)));
@@ -145,15 +150,15 @@ std::vector<JinjaValue> Iterate(JinjaRuntime& runtime,
       }
       break;
     }
-    case JinjaKind::kDict:
-      for (const auto& member : value.object<JinjaDictObject>().members()) {
-        if (!runtime.Spend()) break;
-        items.push_back(member.first);
-      }
+    case JinjaKind::kDict: {
+      const auto& members = value.object<JinjaDictObject>().members();
+      if (!may(members.size())) break;
+      for (const auto& member : members) items.push_back(member.first);
       break;
+    }
     case JinjaKind::kRange: {
       const auto& range = value.object<JinjaRangeObject>();
-      if (!runtime.Spend(range.size())) break;
+      if (!may(static_cast<uint64_t>(range.size()))) break;
       for (int64_t i = 0; i < range.size(); ++i) {
         items.push_back(JinjaValue::Int(range.start + i * range.step));
       }
@@ -161,7 +166,7 @@ std::vector<JinjaValue> Iterate(JinjaRuntime& runtime,
     }
     case JinjaKind::kIterator: {
       auto& iterator = value.object<JinjaIteratorObject>();
-      if (!runtime.Spend(static_cast<int64_t>(iterator.items.size()))) break;
+      if (!may(iterator.items.size())) break;
       items.assign(
           iterator.items.begin() + static_cast<ptrdiff_t>(iterator.next),
           iterator.items.end());

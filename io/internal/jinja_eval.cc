@@ -54,20 +54,12 @@ std::shared_ptr<JinjaDictObject> MakeDict(JinjaRuntime& runtime,
     runtime.Fail("dict takes at most one mapping");
     return dict;
   }
-  const auto set = [&](const JinjaValue& key, const JinjaValue& value) {
-    if (!IsKey(key)) {
-      runtime.Fail("a ", key.type_name(), " is no key of a dict");
-      return;
-    }
-    const size_t scanned = key.is_string() ? 1 : dict->members().size();
-    if (runtime.Spend(static_cast<int64_t>(scanned))) dict->Set(key, value);
-  };
   if (!arguments.positional.empty()) {
     const JinjaValue& from = arguments.positional[0];
     if (from.is(JinjaKind::kDict)) {
       for (const auto& [key, value] :
            from.object<JinjaDictObject>().members()) {
-        set(key, value);
+        SetMember(runtime, key, value, dict.get());
       }
     } else {
       for (const JinjaValue& item : Iterate(runtime, from)) {
@@ -76,12 +68,12 @@ std::shared_ptr<JinjaDictObject> MakeDict(JinjaRuntime& runtime,
           runtime.Fail("dict needs pairs");
           return dict;
         }
-        set(pair[0], pair[1]);
+        SetMember(runtime, pair[0], pair[1], dict.get());
       }
     }
   }
   for (const auto& [name, value] : arguments.named) {
-    set(JinjaValue::String(name), value);
+    SetMember(runtime, JinjaValue::String(name), value, dict.get());
   }
   return dict;
 }
@@ -125,6 +117,7 @@ struct NamespaceFunction final : JinjaMachineFunction {
   using JinjaMachineFunction::JinjaMachineFunction;
   JinjaValue Call(JinjaRuntime& runtime,
                   const JinjaArguments& arguments) override {
+    if (!runtime.MakeTexts("namespace", 2)) return {};
     auto space = std::make_shared<JinjaNamespaceObject>();
     const auto dict = MakeDict(runtime, arguments);
     for (const auto& [key, value] : dict->members()) {
@@ -235,6 +228,7 @@ JinjaValue JinjaMachine::EvalNode(const JinjaExpr& expr) {
       return EvalIf(expr);
     case Op::kList:
     case Op::kTuple: {
+      if (!runtime_.MakeItems("[]", expr.operands.size())) return {};
       std::vector<JinjaValue> items;
       for (size_t i = 0; i < expr.operands.size(); ++i) {
         items.push_back(operand(i));
@@ -358,15 +352,17 @@ JinjaValue JinjaMachine::EvalCompare(const JinjaExpr& expr) {
 }
 
 JinjaValue JinjaMachine::EvalConcat(const JinjaExpr& expr) {
-  JinjaString out;
+  JinjaTextMaker out(runtime_, "~");
   for (const JinjaExprPtr& operand : expr.operands) {
     const JinjaValue value = Eval(*operand);
     if (runtime_.failed()) return {};
-    const JinjaString text = ToStr(runtime_, value);
-    if (!runtime_.SpendText(text.size())) return {};
-    out.Append(text);
+    if (value.is_string()) {
+      out.Append(value.text());
+    } else {
+      out.Append(ToStr(runtime_, value));
+    }
   }
-  return JinjaValue::String(std::move(out));
+  return JinjaValue::String(out.Take());
 }
 
 JinjaValue JinjaMachine::EvalDict(const JinjaExpr& expr) {
@@ -375,16 +371,7 @@ JinjaValue JinjaMachine::EvalDict(const JinjaExpr& expr) {
     const JinjaValue key = Eval(*expr.operands[i]);
     JinjaValue value = Eval(*expr.operands[i + 1]);
     if (runtime_.failed()) return {};
-    if (key.is(JinjaKind::kTuple)) {
-      return runtime_.Unsupported("a tuple as a key");
-    }
-    if (!IsKey(key)) {
-      return runtime_.Fail("a ", key.type_name(), " is no key of a dict");
-    }
-    if (!runtime_.Spend(static_cast<int64_t>(dict->members().size()))) {
-      return {};
-    }
-    dict->Set(key, std::move(value));
+    SetMember(runtime_, key, std::move(value), dict.get());
   }
   return JinjaValue::Of(JinjaKind::kDict, std::move(dict));
 }
@@ -402,13 +389,12 @@ JinjaValue JinjaMachine::EvalEscaped(const JinjaExpr& expr) {
   const JinjaValue value = Eval(*expr.operands[0]);
   if (runtime_.failed()) return {};
   const JinjaString text = ToStr(runtime_, value);
-  if (!runtime_.SpendText(text.size())) return {};
   constexpr std::pair<char, absl::string_view> kEscapes[] = {{'&', "&amp;"},
                                                              {'<', "&lt;"},
                                                              {'>', "&gt;"},
                                                              {'\'', "&#39;"},
                                                              {'"', "&#34;"}};
-  JinjaString out;
+  JinjaTextMaker out(runtime_, "escape");
   size_t copied = 0;
   for (size_t at = 0; at < text.size(); ++at) {
     for (const auto& [from, to] : kEscapes) {
@@ -419,7 +405,7 @@ JinjaValue JinjaMachine::EvalEscaped(const JinjaExpr& expr) {
     }
   }
   out.Append(text, copied, text.size());
-  return JinjaValue::String(std::move(out));
+  return JinjaValue::String(out.Take());
 }
 
 }  // namespace espalier::internal

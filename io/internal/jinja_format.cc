@@ -77,21 +77,15 @@ std::string WithCommas(absl::string_view digits) {
   return out;
 }
 
-JinjaString Pad(JinjaString text, const Spec& spec, char default_align) {
-  const int64_t missing = spec.width - text.num_chars();
-  if (missing <= 0) return text;
+// How many of the missing characters stand in front.
+int64_t SpacesBefore(int64_t missing, const Spec& spec, char default_align) {
   const char align = spec.align == '\0' ? default_align : spec.align;
-  const int64_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
-  JinjaString out;
-  out.Append(std::string(static_cast<size_t>(left), spec.fill), JinjaMark());
-  out.Append(text);
-  out.Append(std::string(static_cast<size_t>(missing - left), spec.fill),
-             JinjaMark());
-  return out;
+  if (missing <= 0 || align == '<') return 0;
+  return align == '^' ? missing / 2 : missing;
 }
 
-// A number without its sign, and the sign.
-JinjaString PadNumber(std::string digits, bool negative, const Spec& spec) {
+// A number without its sign, and the sign; kMaxWidth bounds it.
+std::string PadNumber(std::string digits, bool negative, const Spec& spec) {
   if (spec.comma) digits = WithCommas(digits);
   std::string sign;
   if (negative) {
@@ -104,10 +98,16 @@ JinjaString PadNumber(std::string digits, bool negative, const Spec& spec) {
         spec.width - static_cast<int64_t>(sign.size() + digits.size());
     if (missing > 0) sign.append(static_cast<size_t>(missing), spec.fill);
   }
-  return Pad(JinjaString(sign + digits, JinjaMark()), spec, '>');
+  std::string number = sign + digits;
+  const int64_t missing = spec.width - static_cast<int64_t>(number.size());
+  const int64_t left = SpacesBefore(missing, spec, '>');
+  if (missing <= 0) return number;
+  return absl::StrCat(
+      std::string(static_cast<size_t>(left), spec.fill), number,
+      std::string(static_cast<size_t>(missing - left), spec.fill));
 }
 
-JinjaString FormatNumber(JinjaRuntime& runtime, const JinjaValue& value,
+std::string FormatNumber(JinjaRuntime& runtime, const JinjaValue& value,
                          const Spec& spec) {
   const bool as_float = value.is(JinjaKind::kFloat) || spec.type == 'f' ||
                         spec.type == 'F' || spec.type == '%';
@@ -141,11 +141,15 @@ JinjaString FormatNumber(JinjaRuntime& runtime, const JinjaValue& value,
   return PadNumber(std::move(digits), negative, spec);
 }
 
-JinjaString FormatText(JinjaString text, const Spec& spec) {
-  if (spec.precision >= 0 && spec.precision < text.num_chars()) {
-    text = text.Slice(0, text.ByteOfChar(spec.precision));
-  }
-  return Pad(std::move(text), spec, '<');
+void AppendText(const JinjaString& text, const Spec& spec,
+                JinjaTextMaker* out) {
+  const int64_t num_chars = text.num_chars();
+  const bool cut = spec.precision >= 0 && spec.precision < num_chars;
+  const int64_t missing = spec.width - (cut ? spec.precision : num_chars);
+  const int64_t left = SpacesBefore(missing, spec, '<');
+  out->AppendFill(left, spec.fill);
+  out->Append(text, 0, cut ? text.ByteOfChar(spec.precision) : text.size());
+  out->AppendFill(missing - left, spec.fill);
 }
 
 // One conversion of "%": flags, width, precision, type.
@@ -153,7 +157,10 @@ class PercentFormatter {
  public:
   PercentFormatter(JinjaRuntime& runtime, const JinjaString& format,
                    const JinjaValue& values)
-      : runtime_(runtime), format_(format), values_(values) {
+      : runtime_(runtime),
+        format_(format),
+        values_(values),
+        out_(runtime, "%") {
     if (values.is(JinjaKind::kTuple)) {
       arguments_ = values.items();
     } else {
@@ -176,7 +183,7 @@ class PercentFormatter {
         !(next_ == 0 && MayBeLeft())) {
       return runtime_.Fail("% has more values than places");
     }
-    return JinjaValue::String(std::move(out_));
+    return JinjaValue::String(out_.Take());
   }
 
  private:
@@ -246,7 +253,7 @@ class PercentFormatter {
       spec.fill = ' ';
       const JinjaString text =
           type == 's' ? ToStr(runtime_, value) : ToRepr(runtime_, value);
-      if (runtime_.SpendText(text.size())) out_.Append(FormatText(text, spec));
+      AppendText(text, spec, &out_);
       return;
     }
     if (absl::string_view("dixXofF").find(type) == absl::string_view::npos) {
@@ -272,7 +279,7 @@ class PercentFormatter {
       if (spec.precision >= 0) runtime_.Unsupported("a precision of %d");
     }
     if (spec.fill == '0') spec.align = '=';
-    out_.Append(FormatNumber(runtime_, number, spec));
+    out_.Append(FormatNumber(runtime_, number, spec), JinjaMark());
   }
 
   JinjaRuntime& runtime_;
@@ -280,7 +287,7 @@ class PercentFormatter {
   const JinjaValue& values_;
   std::vector<JinjaValue> arguments_;
   size_t next_ = 0;
-  JinjaString out_;
+  JinjaTextMaker out_;
 };
 
 bool ReadSpec(JinjaRuntime& runtime, absl::string_view text, Spec* spec) {
@@ -327,7 +334,10 @@ class BraceFormatter {
  public:
   BraceFormatter(JinjaRuntime& runtime, const JinjaString& format,
                  const JinjaArguments& arguments)
-      : runtime_(runtime), format_(format), arguments_(arguments) {}
+      : runtime_(runtime),
+        format_(format),
+        arguments_(arguments),
+        out_(runtime, "format") {}
 
   JinjaValue Run() {
     const absl::string_view text = format_.bytes();
@@ -350,7 +360,7 @@ class BraceFormatter {
       Field(text.substr(at, close - at));
       at = close + 1;
     }
-    return JinjaValue::String(std::move(out_));
+    return JinjaValue::String(out_.Take());
   }
 
  private:
@@ -372,7 +382,7 @@ class BraceFormatter {
     if (runtime_.failed() || !ReadSpec(runtime_, spec_text, &spec)) return;
     if (conversion == '\0' && value.is_number() &&
         !value.is(JinjaKind::kBool) && !spec_text.empty()) {
-      out_.Append(FormatNumber(runtime_, value, spec));
+      out_.Append(FormatNumber(runtime_, value, spec), JinjaMark());
       return;
     }
     const JinjaString text =
@@ -385,7 +395,7 @@ class BraceFormatter {
                            value.type_name());
       return;
     }
-    if (runtime_.SpendText(text.size())) out_.Append(FormatText(text, spec));
+    AppendText(text, spec, &out_);
   }
 
   JinjaValue Find(absl::string_view name) {
@@ -412,7 +422,7 @@ class BraceFormatter {
   const JinjaString& format_;
   const JinjaArguments& arguments_;
   size_t next_ = 0;
-  JinjaString out_;
+  JinjaTextMaker out_;
 };
 
 struct Clock {
@@ -519,13 +529,11 @@ std::string ClockPart(const Clock& c, char directive, bool padded) {
 
 JinjaValue FormatPercent(JinjaRuntime& runtime, const JinjaString& format,
                          const JinjaValue& values) {
-  if (!runtime.SpendText(format.size())) return {};
   return PercentFormatter(runtime, format, values).Run();
 }
 
 JinjaValue FormatBraces(JinjaRuntime& runtime, const JinjaString& format,
                         const JinjaArguments& arguments) {
-  if (!runtime.SpendText(format.size())) return {};
   return BraceFormatter(runtime, format, arguments).Run();
 }
 
@@ -539,6 +547,8 @@ JinjaValue FormatNow(JinjaRuntime& runtime, const JinjaString& format) {
   if (now < 0 || now > kYear9999) return runtime.Fail("the clock is off");
   const Clock clock = ClockOf(now);
   const absl::string_view text = format.bytes();
+  constexpr uint64_t kGrowth = 5;  // of "%F", which shows ten characters
+  if (!runtime.Make("strftime_now", kGrowth * text.size())) return {};
   std::string out;
   for (size_t at = 0; at < text.size(); ++at) {
     if (text[at] != '%') {

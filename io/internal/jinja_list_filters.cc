@@ -17,6 +17,8 @@ namespace {
 
 using Values = std::vector<JinjaValue>;
 
+constexpr absl::string_view kPairs = "a list of a dict's items";
+
 // "user.name" or 0: what map, sort and their like look up in each item.
 class AttributePath {
  public:
@@ -56,7 +58,8 @@ class AttributePath {
 };
 
 JinjaValue IgnoreCase(JinjaRuntime& runtime, JinjaValue value) {
-  if (!value.is_string() || !runtime.SpendText(value.text().size())) {
+  if (!value.is_string() ||
+      !runtime.MakeCase("a key without case", value.text())) {
     return value;
   }
   return JinjaValue::String(MapCase(value.text(), LetterCase::kLower));
@@ -155,16 +158,20 @@ JinjaValue Join(JinjaRuntime& runtime, const JinjaValue& value,
       bound.has(0) ? ToStr(runtime, bound[0]) : JinjaString();
   AttributePath path;
   if (bound.has(1)) path = AttributePath(runtime, bound[1]);
-  JinjaString out;
+  JinjaTextMaker out(runtime, "join");
   bool first = true;
   for (const JinjaValue& item : Iterate(runtime, value)) {
-    const JinjaString text = ToStr(runtime, path.Get(runtime, item));
-    if (!runtime.SpendText(text.size() + separator.size())) return {};
+    const JinjaValue part = path.Get(runtime, item);
     if (!first) out.Append(separator);
     first = false;
-    out.Append(text);
+    if (part.is_string()) {
+      out.Append(part.text());
+    } else {
+      out.Append(ToStr(runtime, part));
+    }
+    if (runtime.failed()) return {};
   }
-  return JinjaValue::String(std::move(out));
+  return JinjaValue::String(out.Take());
 }
 
 JinjaValue Map(JinjaRuntime& runtime, const JinjaValue& value,
@@ -294,7 +301,7 @@ JinjaValue DictSort(JinjaRuntime& runtime, const JinjaValue& value,
   }
   Values items, keys;
   for (const auto& [key, member] : value.object<JinjaDictObject>().members()) {
-    if (!runtime.Spend()) return {};
+    if (!runtime.Spend() || !runtime.MakeTexts(kPairs, 1)) return {};
     items.push_back(JinjaValue::Tuple({key, member}));
     const JinjaValue& sorted = by == "key" ? key : member;
     keys.push_back(IsTrue(bound[0]) ? sorted : IgnoreCase(runtime, sorted));
@@ -313,7 +320,7 @@ JinjaValue Items(JinjaRuntime& runtime, const JinjaValue& value,
   }
   Values items;
   for (const auto& [key, member] : value.object<JinjaDictObject>().members()) {
-    if (!runtime.Spend()) return {};
+    if (!runtime.Spend() || !runtime.MakeTexts(kPairs, 1)) return {};
     items.push_back(JinjaValue::Tuple({key, member}));
   }
   return JinjaValue::Iterator(std::move(items));
@@ -334,6 +341,7 @@ JinjaValue Unique(JinjaRuntime& runtime, const JinjaValue& value,
     JinjaValue key = path.Get(runtime, item);
     if (!IsTrue(bound[0])) key = IgnoreCase(runtime, key);
     if (key.is_string()) {
+      if (!runtime.Make("unique", key.text().size())) return {};
       if (texts.insert(key.text().bytes()).second) unique.push_back(item);
       continue;
     }
@@ -422,7 +430,10 @@ JinjaValue Batch(JinjaRuntime& runtime, const JinjaValue& value,
   }
   if (!batch.empty()) {
     if (bound.has(1) && !bound[1].is(JinjaKind::kNone)) {
-      if (!runtime.Spend(static_cast<int64_t>(count - batch.size()))) return {};
+      if (!runtime.MakeItems("batch", count) ||
+          !runtime.Spend(static_cast<int64_t>(count - batch.size()))) {
+        return {};
+      }
       batch.resize(count, bound[1]);
     }
     batches.push_back(JinjaValue::List(std::move(batch)));

@@ -103,7 +103,7 @@ JinjaString JinjaMachine::Run() {
 }
 
 void JinjaMachine::Print(const JinjaString& text) {
-  if (!runtime_.SpendText(text.size())) return;
+  if (!runtime_.Make("print", text.cost())) return;
   if (output_->size() + text.size() >
       static_cast<size_t>(runtime_.limits().max_output_bytes)) {
     runtime_.TooLong();
@@ -315,6 +315,7 @@ void JinjaMachine::Assign(const JinjaTarget& target, const JinjaValue& value) {
 }
 
 JinjaValue JinjaMachine::MakeMacro(const JinjaMacro& macro) {
+  if (!runtime_.MakeTexts("macro", 1)) return {};
   for (JinjaScope* scope = scope_; scope != nullptr && !scope->kept;
        scope = scope->parent) {
     scope->kept = true;

@@ -24,7 +24,9 @@ struct MethodObject final : JinjaFunctionObject {
 
   JinjaValue Call(JinjaRuntime& runtime,
                   const JinjaArguments& arguments) override {
-    if (self.is_string() && !runtime.SpendText(self.text().size())) return {};
+    if (self.is_string() && !runtime.Make(method.name, self.text().cost())) {
+      return {};
+    }
     return method.call(runtime, self, arguments);
   }
 };
@@ -33,8 +35,12 @@ JinjaValue Text(JinjaString text) {
   return JinjaValue::String(std::move(text));
 }
 
-JinjaValue Texts(JinjaRuntime& runtime, std::vector<JinjaString> texts) {
-  if (!runtime.Spend(static_cast<int64_t>(texts.size()))) return {};
+JinjaValue Texts(JinjaRuntime& runtime, absl::string_view what,
+                 std::vector<JinjaString> texts) {
+  if (!runtime.Spend(static_cast<int64_t>(texts.size())) ||
+      !runtime.MakeTexts(what, texts.size())) {
+    return {};
+  }
   std::vector<JinjaValue> values;
   values.reserve(texts.size());
   for (JinjaString& text : texts) values.push_back(Text(std::move(text)));
@@ -51,32 +57,38 @@ const JinjaString* TextOf(JinjaRuntime& runtime, absl::string_view what,
   return nullptr;
 }
 
-// Methods without arguments.
+// Methods without arguments that map letters.
 template <typename Fn>
-JinjaValue Plain(JinjaRuntime& runtime, const JinjaArguments& arguments,
-                 const Fn& fn) {
+JinjaValue Letters(JinjaRuntime& runtime, absl::string_view what,
+                   const JinjaValue& self, const JinjaArguments& arguments,
+                   const Fn& fn) {
   JinjaBound bound;
-  if (!Bind(runtime, "the method", {}, 0, arguments, &bound)) return {};
-  return Text(fn());
+  if (!Bind(runtime, what, {}, 0, arguments, &bound) ||
+      !runtime.MakeCase(what, self.text())) {
+    return {};
+  }
+  return Text(fn(self.text()));
 }
 
 JinjaValue Upper(JinjaRuntime& runtime, const JinjaValue& self,
                  const JinjaArguments& arguments) {
-  return Plain(runtime, arguments,
-               [&] { return MapCase(self.text(), LetterCase::kUpper); });
+  return Letters(runtime, "upper", self, arguments, [](const JinjaString& t) {
+    return MapCase(t, LetterCase::kUpper);
+  });
 }
 JinjaValue Lower(JinjaRuntime& runtime, const JinjaValue& self,
                  const JinjaArguments& arguments) {
-  return Plain(runtime, arguments,
-               [&] { return MapCase(self.text(), LetterCase::kLower); });
+  return Letters(runtime, "lower", self, arguments, [](const JinjaString& t) {
+    return MapCase(t, LetterCase::kLower);
+  });
 }
 JinjaValue TitleOf(JinjaRuntime& runtime, const JinjaValue& self,
                    const JinjaArguments& arguments) {
-  return Plain(runtime, arguments, [&] { return Title(self.text()); });
+  return Letters(runtime, "title", self, arguments, Title);
 }
 JinjaValue CapitalizeOf(JinjaRuntime& runtime, const JinjaValue& self,
                         const JinjaArguments& arguments) {
-  return Plain(runtime, arguments, [&] { return Capitalize(self.text()); });
+  return Letters(runtime, "capitalize", self, arguments, Capitalize);
 }
 
 JinjaValue StripSides(JinjaRuntime& runtime, const JinjaValue& self,
@@ -113,14 +125,18 @@ JinjaValue SplitSide(JinjaRuntime& runtime, const JinjaValue& self,
   if (bound.has(1) && !IntOf(runtime, "split", bound[1], &max_splits)) {
     return {};
   }
+  // More parts than there is room for are not looked for.
+  const int64_t most = static_cast<int64_t>(runtime.max_texts());
+  if (max_splits < 0 || max_splits > most) max_splits = most;
   if (!bound.has(0) || bound[0].is(JinjaKind::kNone)) {
-    return Texts(runtime, from_end ? SplitWordsFromEnd(self.text(), max_splits)
-                                   : SplitWords(self.text(), max_splits));
+    return Texts(runtime, "split",
+                 from_end ? SplitWordsFromEnd(self.text(), max_splits)
+                          : SplitWords(self.text(), max_splits));
   }
   const JinjaString* separator = TextOf(runtime, "split", bound[0]);
   if (separator == nullptr) return {};
   if (separator->empty()) return runtime.Fail("split at an empty separator");
-  return Texts(runtime,
+  return Texts(runtime, "split",
                from_end
                    ? SplitFromEnd(self.text(), separator->bytes(), max_splits)
                    : Split(self.text(), separator->bytes(), max_splits));
@@ -140,7 +156,8 @@ JinjaValue SplitLinesOf(JinjaRuntime& runtime, const JinjaValue& self,
   if (!Bind(runtime, "splitlines", {"keepends"}, 0, arguments, &bound)) {
     return {};
   }
-  return Texts(runtime, SplitLines(self.text(), IsTrue(bound[0])));
+  return Texts(runtime, "splitlines",
+               SplitLines(self.text(), IsTrue(bound[0]), runtime.max_texts()));
 }
 
 JinjaValue Affix(JinjaRuntime& runtime, const JinjaValue& self,
@@ -195,6 +212,34 @@ JinjaValue RemoveSuffix(JinjaRuntime& runtime, const JinjaValue& self,
   return RemoveAffix(runtime, self, arguments, true);
 }
 
+// Every `from`, at most max_count (negative: all), is `to`.
+JinjaString Replace(JinjaRuntime& runtime, const JinjaString& text,
+                    const JinjaString& from, const JinjaString& to,
+                    int64_t max_count) {
+  JinjaTextMaker out(runtime, "replace");
+  size_t at = 0;
+  if (from.empty()) {  // `to` stands before every character and at the end
+    while (max_count != 0 && !runtime.failed()) {
+      --max_count;
+      out.Append(to);
+      if (at == text.size()) return out.Take();
+      const size_t next = at + DecodeUtf8(text.bytes(), at).bytes;
+      out.Append(text, at, next);
+      at = next;
+    }
+  }
+  while (max_count != 0 && !runtime.failed()) {
+    const size_t found = text.bytes().find(from.bytes(), at);
+    if (found == std::string::npos) break;
+    --max_count;
+    out.Append(text, at, found);
+    out.Append(to);
+    at = found + from.size();
+  }
+  out.Append(text, at, text.size());
+  return out.Take();
+}
+
 JinjaValue ReplaceIn(JinjaRuntime& runtime, const JinjaValue& self,
                      const JinjaArguments& arguments) {
   JinjaBound bound;
@@ -209,13 +254,7 @@ JinjaValue ReplaceIn(JinjaRuntime& runtime, const JinjaValue& self,
       (bound.has(2) && !IntOf(runtime, "replace", bound[2], &count))) {
     return {};
   }
-  const JinjaString& text = self.text();
-  const size_t places = text.size() / std::max<size_t>(from->size(), 1) + 1;
-  if (to->size() > from->size() &&
-      !runtime.SpendText(places * (to->size() - from->size()))) {
-    return {};
-  }
-  return Text(Replace(text, *from, *to, count));
+  return Text(Replace(runtime, self.text(), *from, *to, count));
 }
 
 JinjaValue Position(JinjaRuntime& runtime, const JinjaValue& self,
@@ -268,19 +307,16 @@ JinjaValue JoinItems(JinjaRuntime& runtime, const JinjaValue& self,
                      const JinjaArguments& arguments) {
   JinjaBound bound;
   if (!Bind(runtime, "join", {"iterable"}, 1, arguments, &bound)) return {};
-  JinjaString out;
+  JinjaTextMaker out(runtime, "join");
   bool first = true;
   for (const JinjaValue& item : Iterate(runtime, bound[0])) {
     const JinjaString* text = TextOf(runtime, "join", item);
-    if (text == nullptr ||
-        !runtime.SpendText(text->size() + self.text().size())) {
-      return {};
-    }
+    if (text == nullptr || runtime.failed()) return {};
     if (!first) out.Append(self.text());
     first = false;
     out.Append(*text);
   }
-  return Text(std::move(out));
+  return Text(out.Take());
 }
 
 JinjaValue Format(JinjaRuntime& runtime, const JinjaValue& self,
@@ -338,7 +374,8 @@ JinjaValue View(JinjaRuntime& runtime, const JinjaValue& self,
   JinjaBound bound;
   const auto& members = self.object<JinjaDictObject>().members();
   if (!Bind(runtime, name, {}, 0, arguments, &bound) ||
-      !runtime.Spend(static_cast<int64_t>(members.size()))) {
+      !runtime.Spend(static_cast<int64_t>(members.size())) ||
+      !runtime.MakeTexts(name, members.size())) {
     return {};
   }
   std::vector<JinjaValue> items;

@@ -1,6 +1,6 @@
 // Arithmetic, as Python has it on 64 bits.
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "espalier/io/internal/jinja_runtime.h"
 
@@ -102,23 +102,26 @@ JinjaValue CalculateFloats(JinjaRuntime& runtime, JinjaOperator op, double a,
 
 JinjaValue Repeat(JinjaRuntime& runtime, const JinjaValue& sequence,
                   int64_t count) {
-  count = std::max<int64_t>(count, 0);
+  const uint64_t times = static_cast<uint64_t>(std::max<int64_t>(count, 0));
   if (sequence.is_string()) {
     const JinjaString& text = sequence.text();
-    JinjaString out;
-    const size_t size = text.size();
-    if (size > 0 && count > std::numeric_limits<int64_t>::max() /
-                                static_cast<int64_t>(size)) {
-      count = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(size);
+    if (!runtime.Make("*", JinjaRuntime::Product(text.cost(), times))) {
+      return {};
     }
-    if (!runtime.SpendText(size * static_cast<size_t>(count))) return {};
-    for (int64_t i = 0; i < count && size > 0; ++i) out.Append(text);
+    JinjaString out;
+    out.Reserve(text.size() * times);
+    for (uint64_t i = 0; i < times && !text.empty(); ++i) out.Append(text);
     return JinjaValue::String(std::move(out));
   }
   std::vector<JinjaValue> items;
   const auto& once = sequence.items();
-  for (int64_t i = 0; i < count && !once.empty(); ++i) {
-    if (!runtime.Spend(static_cast<int64_t>(once.size()))) return {};
+  const uint64_t size = JinjaRuntime::Product(once.size(), times);
+  if (!runtime.MakeItems("*", size) ||
+      !runtime.Spend(static_cast<int64_t>(size))) {
+    return {};
+  }
+  items.reserve(size);
+  while (items.size() < size) {
     items.insert(items.end(), once.begin(), once.end());
   }
   return sequence.is(JinjaKind::kList) ? JinjaValue::List(std::move(items))
@@ -128,19 +131,21 @@ JinjaValue Repeat(JinjaRuntime& runtime, const JinjaValue& sequence,
 JinjaValue Join(JinjaRuntime& runtime, const JinjaValue& left,
                 const JinjaValue& right) {
   if (left.is_string()) {
-    const size_t size = left.text().size() + right.text().size();
-    if (!runtime.SpendText(size)) return {};
+    if (!runtime.Make("+", left.text().cost() + right.text().cost())) return {};
     JinjaString out;
-    out.Reserve(size);
+    out.Reserve(left.text().size() + right.text().size());
     out.Append(left.text());
     out.Append(right.text());
     return JinjaValue::String(std::move(out));
   }
-  if (!runtime.Spend(
-          static_cast<int64_t>(left.items().size() + right.items().size()))) {
+  const size_t size = left.items().size() + right.items().size();
+  if (!runtime.Spend(static_cast<int64_t>(size)) ||
+      !runtime.MakeItems("+", size)) {
     return {};
   }
-  std::vector<JinjaValue> items = left.items();
+  std::vector<JinjaValue> items;
+  items.reserve(size);
+  items.insert(items.end(), left.items().begin(), left.items().end());
   items.insert(items.end(), right.items().begin(), right.items().end());
   return left.is(JinjaKind::kList) ? JinjaValue::List(std::move(items))
                                    : JinjaValue::Tuple(std::move(items));

@@ -24,13 +24,12 @@ void AppendHex(absl::string_view prefix, uint32_t code, int digits,
 }
 
 // repr of a str: single quotes unless only the other kind occurs.
-JinjaString ReprOfText(const JinjaString& text) {
+void AppendRepr(const JinjaString& text, JinjaTextMaker* out) {
   const absl::string_view bytes = text.bytes();
   const bool double_quotes = bytes.find('\'') != absl::string_view::npos &&
                              bytes.find('"') == absl::string_view::npos;
   const char quote = double_quotes ? '"' : '\'';
-  JinjaString out;
-  out.Append(std::string(1, quote), text.MarkAt(0));
+  out->Append(std::string(1, quote), text.MarkAt(0));
   size_t copied = 0;
   for (size_t at = 0; at < bytes.size();) {
     const Utf8Char c = DecodeUtf8(bytes, at);
@@ -53,28 +52,26 @@ JinjaString ReprOfText(const JinjaString& text) {
       }
     }
     if (!escaped.empty()) {
-      out.Append(text, copied, at);
-      out.Append(escaped, text.MarkAt(at));
+      out->Append(text, copied, at);
+      out->Append(escaped, text.MarkAt(at));
       copied = at + c.bytes;
     }
     at += c.bytes;
   }
-  out.Append(text, copied, bytes.size());
-  out.Append(std::string(1, quote), text.MarkAt(0));
-  return out;
+  out->Append(text, copied, bytes.size());
+  out->Append(std::string(1, quote), text.MarkAt(0));
 }
 
 class ReprWriter {
  public:
-  explicit ReprWriter(JinjaRuntime& runtime) : runtime_(runtime) {}
+  explicit ReprWriter(JinjaRuntime& runtime)
+      : runtime_(runtime), out_(runtime, "the text of a value") {}
 
   void Write(const JinjaValue& value) {
     if (!runtime_.Spend()) return;
     switch (value.kind()) {
       case JinjaKind::kString:
-        if (runtime_.SpendText(value.text().size())) {
-          out_.Append(ReprOfText(value.text()));
-        }
+        AppendRepr(value.text(), &out_);
         break;
       case JinjaKind::kUndefined:
         Put("Undefined");
@@ -113,7 +110,7 @@ class ReprWriter {
     }
   }
 
-  JinjaString Take() { return std::move(out_); }
+  JinjaString Take() { return out_.Take(); }
 
  private:
   void Put(absl::string_view text) { out_.Append(text, mark_); }
@@ -159,51 +156,38 @@ class ReprWriter {
   }
 
   JinjaRuntime& runtime_;
-  JinjaString out_;
+  JinjaTextMaker out_;
   JinjaMark mark_;  // of what stands between the values
 };
 
-std::string JsonText(absl::string_view text, bool ensure_ascii) {
-  std::string out = "\"";
-  for (size_t at = 0; at < text.size();) {
-    const Utf8Char c = DecodeUtf8(text, at);
-    switch (c.code) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      default:
-        if (c.code < 0x20 ||
-            (ensure_ascii && c.code >= 0x7F && c.code < 0x10000)) {
-          AppendHex("\\u", c.code, 4, &out);
-        } else if (ensure_ascii && c.code >= 0x10000) {
-          AppendHex("\\u", 0xD800 + ((c.code - 0x10000) >> 10), 4, &out);
-          AppendHex("\\u", 0xDC00 + ((c.code - 0x10000) & 0x3FF), 4, &out);
-        } else {
-          out.append(text.data() + at, c.bytes);
-        }
-    }
-    at += c.bytes;
+// What stands for a character inside a JSON text; empty: itself.
+std::string JsonEscape(uint32_t code, bool ensure_ascii) {
+  switch (code) {
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case '\b':
+      return "\\b";
+    case '\f':
+      return "\\f";
+    default:
+      break;
   }
-  out += '"';
-  return out;
+  std::string escaped;
+  if (code < 0x20 || (ensure_ascii && code >= 0x7F && code < 0x10000)) {
+    AppendHex("\\u", code, 4, &escaped);
+  } else if (ensure_ascii && code >= 0x10000) {
+    AppendHex("\\u", 0xD800 + ((code - 0x10000) >> 10), 4, &escaped);
+    AppendHex("\\u", 0xDC00 + ((code - 0x10000) & 0x3FF), 4, &escaped);
+  }
+  return escaped;
 }
 
 std::string JsonNumber(double value) {
@@ -215,7 +199,7 @@ std::string JsonNumber(double value) {
 class JsonWriter {
  public:
   JsonWriter(JinjaRuntime& runtime, const JinjaJsonStyle& style)
-      : runtime_(runtime), style_(style) {}
+      : runtime_(runtime), style_(style), out_(runtime, "tojson") {}
 
   void Write(const JinjaValue& value, int level) {
     if (!runtime_.Spend()) return;
@@ -243,35 +227,32 @@ class JsonWriter {
     }
   }
 
-  JinjaString Take() { return std::move(out_); }
+  JinjaString Take() { return out_.Take(); }
 
  private:
   void Put(absl::string_view text) { out_.Append(text, mark_); }
   void WriteText(const JinjaString& text) {
-    if (!runtime_.SpendText(text.size())) return;
     // What lies between two pieces of different origin belongs to the first.
-    const std::string json = JsonText(text.bytes(), style_.ensure_ascii);
-    if (text.runs().size() <= 1) {
-      out_.Append(json, text.MarkAt(0));
-      return;
-    }
     out_.Append("\"", text.MarkAt(0));
-    size_t begin = 0;
-    for (const JinjaRun& run : text.runs()) {
-      const std::string piece = JsonText(
-          absl::string_view(text.bytes()).substr(begin, run.end - begin),
-          style_.ensure_ascii);
-      out_.Append(absl::string_view(piece).substr(1, piece.size() - 2),
-                  run.mark);
-      begin = run.end;
+    const std::string& bytes = text.bytes();
+    size_t copied = 0;
+    for (size_t at = 0; at < bytes.size();) {
+      const Utf8Char c = DecodeUtf8(bytes, at);
+      const std::string escaped = JsonEscape(c.code, style_.ensure_ascii);
+      if (!escaped.empty()) {
+        out_.Append(text, copied, at);
+        out_.Append(escaped, text.MarkAt(at));
+        copied = at + c.bytes;
+      }
+      at += c.bytes;
     }
+    out_.Append(text, copied, bytes.size());
     out_.Append("\"", text.MarkAt(0));
   }
   void NewLine(int level) {
     if (!style_.pretty) return;
-    std::string text = "\n";
-    for (int i = 0; i < level; ++i) text += style_.indent;
-    if (runtime_.SpendText(text.size())) Put(text);
+    Put("\n");
+    for (int i = 0; i < level; ++i) Put(style_.indent);
   }
   void WriteList(const JinjaListObject& list, int level) {
     const JinjaMark before = mark_;
@@ -324,7 +305,7 @@ class JsonWriter {
 
   JinjaRuntime& runtime_;
   const JinjaJsonStyle& style_;
-  JinjaString out_;
+  JinjaTextMaker out_;
   JinjaMark mark_;
 };
 
@@ -369,7 +350,10 @@ std::string FloatRepr(double value) {
 }
 
 JinjaString ToStr(JinjaRuntime& runtime, const JinjaValue& value) {
-  if (value.is_string()) return value.text();
+  if (value.is_string()) {
+    const bool room = runtime.Make("the text of a value", value.text().cost());
+    return room ? value.text() : JinjaString();
+  }
   if (value.is_undefined()) return JinjaString();
   return ToRepr(runtime, value);
 }

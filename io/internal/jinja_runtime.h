@@ -37,9 +37,29 @@ class JinjaRuntime {
   // Fails with its reason where the value is undefined.
   bool IsDefined(const JinjaValue& value);
 
-  // Both fail and give false where there is not enough left.
+  // These fail and give false where there is not enough left.
   bool Spend(int64_t steps = 1);
-  bool SpendText(size_t bytes);
+  // Before `what` makes a text or a list of so many bytes.
+  bool Make(absl::string_view what, uint64_t bytes) {
+    return Grow(what, bytes, bytes);
+  }
+  // Before one of `bytes` so far, `more` among them, grows by `more`.
+  bool Grow(absl::string_view what, uint64_t bytes, uint64_t more);
+  bool MakeItems(absl::string_view what, uint64_t count) {
+    return Make(what, Product(count, sizeof(JinjaValue)));
+  }
+  // Items that are texts of their own, small ones.
+  bool MakeTexts(absl::string_view what, uint64_t count) {
+    return Make(what, Product(count, kTextBytes));
+  }
+  // Before `what` maps the case of text: a character becomes three at most.
+  bool MakeCase(absl::string_view what, const JinjaString& text);
+  // The most that one value may hold, and one more.
+  size_t max_texts() const {
+    return static_cast<size_t>(limits_.max_value_bytes) / kTextBytes + 1;
+  }
+  // Bounded by the largest number.
+  static uint64_t Product(uint64_t a, uint64_t b);
 
   void TooDeep() {
     Stop(absl::StatusCode::kResourceExhausted,
@@ -57,6 +77,9 @@ class JinjaRuntime {
   int line = 1;  // of what runs
 
  private:
+  // A short text as a value, its object and marks.
+  static constexpr size_t kTextBytes = 160;
+
   JinjaValue Stop(absl::StatusCode code, const std::string& message);
 
   const JinjaLimits limits_;
@@ -64,6 +87,29 @@ class JinjaRuntime {
   int64_t steps_ = 0;
   int64_t text_bytes_ = 0;
   absl::Status status_;
+};
+
+// A text that `what` makes piece by piece, each with room asked for first.
+class JinjaTextMaker {
+ public:
+  JinjaTextMaker(JinjaRuntime& runtime, absl::string_view what)
+      : runtime_(runtime), what_(what) {}
+
+  // Nothing is added after a failure.
+  void Append(absl::string_view bytes, const JinjaMark& mark);
+  void Append(const JinjaString& text) { Append(text, 0, text.size()); }
+  void Append(const JinjaString& text, size_t begin, size_t end);
+  void AppendFill(int64_t count, char fill);
+  JinjaString Take() { return std::move(out_); }
+
+ private:
+  bool Room(size_t bytes);
+
+  JinjaRuntime& runtime_;
+  const absl::string_view what_;
+  uint64_t bytes_ = 0;   // of the text and its marks
+  size_t num_runs_ = 1;  // counted in
+  JinjaString out_;
 };
 
 struct JinjaArguments {
@@ -90,6 +136,10 @@ bool Bind(JinjaRuntime& runtime, absl::string_view what,
 bool IntOf(JinjaRuntime& runtime, absl::string_view what,
            const JinjaValue& value, int64_t* out);
 
+// dict[key] = value of Python; fails where the key is none.
+void SetMember(JinjaRuntime& runtime, const JinjaValue& key, JinjaValue value,
+               JinjaDictObject* dict);
+
 // Something a template can call.
 struct JinjaFunctionObject : JinjaObject {
   virtual JinjaValue Call(JinjaRuntime& runtime,
@@ -100,7 +150,7 @@ struct JinjaFunctionObject : JinjaObject {
 // nothing for undefined. Fails for what Python cannot iterate.
 std::vector<JinjaValue> Iterate(JinjaRuntime& runtime, const JinjaValue& value);
 
-// str(value) and repr(value) of Python.
+// str(value) and repr(value) of Python, their room asked for.
 JinjaString ToStr(JinjaRuntime& runtime, const JinjaValue& value);
 JinjaString ToRepr(JinjaRuntime& runtime, const JinjaValue& value);
 std::string FloatRepr(double value);
@@ -113,7 +163,7 @@ struct JinjaJsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-// json.dumps of Python.
+// json.dumps of Python, its room asked for.
 JinjaString ToJson(JinjaRuntime& runtime, const JinjaValue& value,
                    const JinjaJsonStyle& style);
 

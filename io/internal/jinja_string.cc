@@ -220,36 +220,11 @@ JinjaString Strip(const JinjaString& text, const JinjaString* chars, bool left,
   return text.Slice(begin, end);
 }
 
-JinjaString Replace(const JinjaString& text, const JinjaString& from,
-                    const JinjaString& to, int64_t max_count) {
-  JinjaString out;
-  size_t at = 0;
-  if (from.empty()) {  // `to` stands before every character and at the end
-    while (max_count != 0) {
-      --max_count;
-      out.Append(to);
-      if (at == text.size()) return out;
-      const size_t next = at + DecodeUtf8(text.bytes(), at).bytes;
-      out.Append(text, at, next);
-      at = next;
-    }
-  }
-  while (max_count != 0) {
-    const size_t found = text.bytes().find(from.bytes(), at);
-    if (found == std::string::npos) break;
-    --max_count;
-    out.Append(text, at, found);
-    out.Append(to);
-    at = found + from.size();
-  }
-  out.Append(text, at, text.size());
-  return out;
-}
-
-std::vector<JinjaString> SplitLines(const JinjaString& text, bool keep_ends) {
+std::vector<JinjaString> SplitLines(const JinjaString& text, bool keep_ends,
+                                    size_t max_lines) {
   std::vector<JinjaString> lines;
   size_t begin = 0;
-  for (size_t at = 0; at < text.size();) {
+  for (size_t at = 0; at < text.size() && lines.size() < max_lines;) {
     const Utf8Char c = DecodeUtf8(text.bytes(), at);
     size_t next = at + c.bytes;
     if (IsPythonLineEnd(c.code)) {
@@ -261,7 +236,9 @@ std::vector<JinjaString> SplitLines(const JinjaString& text, bool keep_ends) {
     }
     at = next;
   }
-  if (begin < text.size()) lines.push_back(text.Slice(begin, text.size()));
+  if (begin < text.size() && lines.size() < max_lines) {
+    lines.push_back(text.Slice(begin, text.size()));
+  }
   return lines;
 }
 

@@ -27,6 +27,10 @@ class JinjaString {
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
+  // Memory it takes, of the text and of its marks where there are several.
+  size_t cost() const {
+    return size() + (runs_.size() > 1 ? runs_.size() * sizeof(JinjaRun) : 0);
+  }
   absl::Span<const JinjaRun> runs() const { return runs_; }
   JinjaMark MarkAt(size_t position) const;
 
@@ -56,10 +60,9 @@ JinjaString Title(const JinjaString& text);
 // Without `chars`: white space. Either side may be left alone.
 JinjaString Strip(const JinjaString& text, const JinjaString* chars, bool left,
                   bool right);
-// Every `from`, at most max_count (negative: all), is `to`.
-JinjaString Replace(const JinjaString& text, const JinjaString& from,
-                    const JinjaString& to, int64_t max_count);
-std::vector<JinjaString> SplitLines(const JinjaString& text, bool keep_ends);
+// At most max_lines of them.
+std::vector<JinjaString> SplitLines(const JinjaString& text, bool keep_ends,
+                                    size_t max_lines);
 // At `separator`, not empty; at most max_splits (negative: all).
 std::vector<JinjaString> Split(const JinjaString& text,
                                absl::string_view separator, int64_t max_splits);

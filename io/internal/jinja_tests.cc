@@ -51,7 +51,10 @@ bool LeavesRest(JinjaRuntime& runtime, const JinjaValue& value,
 bool HasCase(JinjaRuntime& runtime, const JinjaValue& value,
              LetterCase wanted) {
   const JinjaString text = ToStr(runtime, value);
-  if (!runtime.SpendText(text.size())) return false;
+  if (!runtime.MakeCase("a test of case", text) ||
+      !runtime.MakeCase("a test of case", text)) {
+    return false;
+  }
   const JinjaString same = MapCase(text, wanted);
   const JinjaString other =
       MapCase(text, wanted == LetterCase::kLower ? LetterCase::kUpper

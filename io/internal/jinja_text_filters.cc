@@ -17,40 +17,39 @@ JinjaValue Text(JinjaString text) {
   return JinjaValue::String(std::move(text));
 }
 
-// str(value), with its cost counted.
-JinjaString TextOf(JinjaRuntime& runtime, const JinjaValue& value) {
-  JinjaString text = ToStr(runtime, value);
-  runtime.SpendText(text.size());
-  return text;
+// str(value) of Python for a filter that maps its letters.
+template <typename Fn>
+JinjaValue Letters(JinjaRuntime& runtime, absl::string_view what,
+                   const JinjaValue& value, const JinjaArguments& arguments,
+                   const Fn& fn) {
+  JinjaBound bound;
+  if (!Bind(runtime, what, {}, 0, arguments, &bound)) return {};
+  const JinjaString text = ToStr(runtime, value);
+  if (!runtime.MakeCase(what, text)) return {};
+  return Text(fn(text));
 }
 
 JinjaValue Upper(JinjaRuntime& runtime, const JinjaValue& value,
                  const JinjaArguments& arguments) {
-  JinjaBound bound;
-  if (!Bind(runtime, "upper", {}, 0, arguments, &bound)) return {};
-  return Text(MapCase(TextOf(runtime, value), LetterCase::kUpper));
+  return Letters(runtime, "upper", value, arguments, [](const JinjaString& t) {
+    return MapCase(t, LetterCase::kUpper);
+  });
 }
 
 JinjaValue Lower(JinjaRuntime& runtime, const JinjaValue& value,
                  const JinjaArguments& arguments) {
-  JinjaBound bound;
-  if (!Bind(runtime, "lower", {}, 0, arguments, &bound)) return {};
-  return Text(MapCase(TextOf(runtime, value), LetterCase::kLower));
+  return Letters(runtime, "lower", value, arguments, [](const JinjaString& t) {
+    return MapCase(t, LetterCase::kLower);
+  });
 }
 
 JinjaValue CapitalizeText(JinjaRuntime& runtime, const JinjaValue& value,
                           const JinjaArguments& arguments) {
-  JinjaBound bound;
-  if (!Bind(runtime, "capitalize", {}, 0, arguments, &bound)) return {};
-  return Text(Capitalize(TextOf(runtime, value)));
+  return Letters(runtime, "capitalize", value, arguments, Capitalize);
 }
 
 // Words begin behind white space, "-", "(", "{", "[" and "<".
-JinjaValue TitleText(JinjaRuntime& runtime, const JinjaValue& value,
-                     const JinjaArguments& arguments) {
-  JinjaBound bound;
-  if (!Bind(runtime, "title", {}, 0, arguments, &bound)) return {};
-  const JinjaString text = TextOf(runtime, value);
+JinjaString TitleWords(const JinjaString& text) {
   const auto begins_word = [&](size_t at) {
     const uint32_t code = DecodeUtf8(text.bytes(), at).code;
     return IsPythonSpace(code) || code == '-' || code == '(' || code == '{' ||
@@ -68,14 +67,20 @@ JinjaValue TitleText(JinjaRuntime& runtime, const JinjaValue& value,
     out.Append(MapCase(text.Slice(first, end), LetterCase::kLower));
     at = end;
   }
-  return Text(std::move(out));
+  return out;
+}
+
+JinjaValue TitleText(JinjaRuntime& runtime, const JinjaValue& value,
+                     const JinjaArguments& arguments) {
+  return Letters(runtime, "title", value, arguments, TitleWords);
 }
 
 JinjaValue Trim(JinjaRuntime& runtime, const JinjaValue& value,
                 const JinjaArguments& arguments) {
   JinjaBound bound;
   if (!Bind(runtime, "trim", {"chars"}, 0, arguments, &bound)) return {};
-  const JinjaString text = TextOf(runtime, value);
+  const JinjaString text = ToStr(runtime, value);
+  if (!runtime.Make("trim", text.cost())) return {};
   if (!bound.has(0) || bound[0].is(JinjaKind::kNone)) {
     return Text(Strip(text, nullptr, true, true));
   }
@@ -107,7 +112,34 @@ JinjaValue String(JinjaRuntime& runtime, const JinjaValue& value,
                   const JinjaArguments& arguments) {
   JinjaBound bound;
   if (!Bind(runtime, "string", {}, 0, arguments, &bound)) return {};
-  return value.is_string() ? value : Text(TextOf(runtime, value));
+  return value.is_string() ? value : Text(ToStr(runtime, value));
+}
+
+// The lines of text + "\n"; `first` and `blank` ones are indented, too.
+JinjaString IndentLines(JinjaRuntime& runtime, const JinjaString& text,
+                        const JinjaString& indention, bool first, bool blank) {
+  JinjaTextMaker out(runtime, "indent");
+  const std::string& bytes = text.bytes();
+  bool more = true;
+  for (size_t begin = 0; more && !runtime.failed();) {
+    size_t end = begin, next = begin;
+    more = false;
+    while (end < bytes.size() && !more) {
+      const Utf8Char c = DecodeUtf8(bytes, end);
+      next = end + c.bytes;
+      more = IsPythonLineEnd(c.code);
+      if (!more) end = next;
+    }
+    if (begin > 0) out.Append("\n", JinjaMark());
+    if (begin == 0 ? first : blank || end > begin) out.Append(indention);
+    out.Append(text, begin, end);
+    if (more && bytes[end] == '\r') {
+      if (next == bytes.size()) break;  // one line end with the "\n" behind
+      if (bytes[next] == '\n') ++next;
+    }
+    begin = next;
+  }
+  return out.Take();
 }
 
 JinjaValue Indent(JinjaRuntime& runtime, const JinjaValue& value,
@@ -127,27 +159,12 @@ JinjaValue Indent(JinjaRuntime& runtime, const JinjaValue& value,
   } else if (bound.has(0)) {
     int64_t width = 0;
     if (!IntOf(runtime, "indent", bound[0], &width)) return {};
-    if (!runtime.SpendText(static_cast<size_t>(std::max<int64_t>(width, 0)))) {
-      return {};
-    }
-    indention = JinjaString(
-        std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' '),
-        JinjaMark());
+    const size_t spaces = static_cast<size_t>(std::max<int64_t>(width, 0));
+    if (!runtime.Make("indent", spaces)) return {};
+    indention = JinjaString(std::string(spaces, ' '), JinjaMark());
   }
-  JinjaString text = value.text();
-  text.Append("\n", JinjaMark());
-  const std::vector<JinjaString> lines = SplitLines(text, false);
-  const size_t indented = lines.size() * (indention.size() + 1);
-  if (!runtime.SpendText(text.size() + indented)) return {};
-  const bool blank = IsTrue(bound[2]);
-  JinjaString out;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) out.Append("\n", JinjaMark());
-    const bool wanted = i == 0 ? IsTrue(bound[1]) : blank || !lines[i].empty();
-    if (wanted) out.Append(indention);
-    out.Append(lines[i]);
-  }
-  return Text(std::move(out));
+  return Text(IndentLines(runtime, value.text(), indention, IsTrue(bound[1]),
+                          IsTrue(bound[2])));
 }
 
 JinjaValue Truncate(JinjaRuntime& runtime, const JinjaValue& value,
@@ -165,18 +182,18 @@ JinjaValue Truncate(JinjaRuntime& runtime, const JinjaValue& value,
   }
   const JinjaString end =
       bound.has(2) ? ToStr(runtime, bound[2]) : JinjaString("...", JinjaMark());
+  if (length < end.num_chars() || leeway < 0 || length > (int64_t{1} << 40) ||
+      leeway > (int64_t{1} << 40)) {
+    return runtime.Fail("truncate needs room for its end");
+  }
   int64_t size = 0;
   if (!value.is_string()) {
     if (!LengthOf(runtime, value, &size)) return {};
     if (size <= length + leeway) return value;
     return runtime.Unsupported("truncate of a ", value.type_name());
   }
-  if (length < end.num_chars() || leeway < 0 || length > (int64_t{1} << 40) ||
-      leeway > (int64_t{1} << 40)) {
-    return runtime.Fail("truncate needs room for its end");
-  }
   const JinjaString& text = value.text();
-  if (!runtime.SpendText(text.size())) return {};
+  if (!runtime.Make("truncate", text.cost() + end.cost())) return {};
   if (text.num_chars() <= length + leeway) return value;
   JinjaString out = text.Slice(0, text.ByteOfChar(length - end.num_chars()));
   if (!IsTrue(bound[1])) {
@@ -193,17 +210,16 @@ JinjaValue Center(JinjaRuntime& runtime, const JinjaValue& value,
   if (!Bind(runtime, "center", {"width"}, 0, arguments, &bound)) return {};
   int64_t width = 80;
   if (bound.has(0) && !IntOf(runtime, "center", bound[0], &width)) return {};
-  const JinjaString text = TextOf(runtime, value);
+  JinjaString text = ToStr(runtime, value);
+  if (width <= text.num_chars()) return Text(std::move(text));
   const int64_t missing = width - text.num_chars();
-  if (missing <= 0) return Text(text);
-  if (!runtime.SpendText(static_cast<size_t>(missing))) return {};
   // CPython puts the odd space in front where the width is odd, too.
   const int64_t left = missing / 2 + (missing & width & 1);
-  JinjaString out(std::string(static_cast<size_t>(left), ' '), JinjaMark());
+  JinjaTextMaker out(runtime, "center");
+  out.AppendFill(left, ' ');
   out.Append(text);
-  out.Append(std::string(static_cast<size_t>(missing - left), ' '),
-             JinjaMark());
-  return Text(std::move(out));
+  out.AppendFill(missing - left, ' ');
+  return Text(out.Take());
 }
 
 // Digits of a number as Python reads them: no white space around, one "_"
@@ -414,9 +430,7 @@ JinjaValue ToJsonText(JinjaRuntime& runtime, const JinjaValue& value,
     style.item_separator = pair[0].text().bytes();
     style.key_separator = pair[1].text().bytes();
   }
-  JinjaString text = ToJson(runtime, value, style);
-  if (!runtime.SpendText(text.size())) return {};
-  return Text(std::move(text));
+  return Text(ToJson(runtime, value, style));
 }
 
 JinjaValue Default(JinjaRuntime& runtime, const JinjaValue& value,
@@ -434,7 +448,7 @@ JinjaValue Default(JinjaRuntime& runtime, const JinjaValue& value,
 
 JinjaValue Format(JinjaRuntime& runtime, const JinjaValue& value,
                   const JinjaArguments& arguments) {
-  const JinjaString text = TextOf(runtime, value);
+  const JinjaString text = ToStr(runtime, value);
   if (arguments.named.empty()) {
     return FormatPercent(runtime, text,
                          JinjaValue::Tuple(arguments.positional));
