@@ -98,6 +98,8 @@ struct AttentionNode final : autograd::Node {
 
 void CheckShapes(const Tensor& q, const Tensor& k, const Tensor& v) {
   ESPALIER_CHECK(q.ndim() == 3 && q.is_contiguous(), "q is ", ToString(q));
+  ESPALIER_CHECK(q.dim(1) > 0 && q.dim(2) > 0, "q is ", ToString(q),
+                 ": no heads, or heads without a width");
   ESPALIER_CHECK(k.ndim() == 3 && k.is_contiguous() && k.dim(0) == q.dim(0) &&
                      k.dim(2) == q.dim(2) && k.dtype() == q.dtype(),
                  "k is ", ToString(k), " for q ", ToString(q));

@@ -29,7 +29,8 @@ struct AttentionOptions {
 //   s[t,n,j] = scale * dot(q[t,n,:], k[j,g,:]), capped, over the keys j seen
 //   p[t,n,j] = exp(s[t,n,j]) / (sum_j exp(s[t,n,j]) + exp(sinks[n]))
 //   o[t,n,:] = sum_j p[t,n,j] v[j,g,:]
-//   q [T, N, Dqk] f64 | f32 | bf16   k [T, G, Dqk], v [T, G, Dv] same dtype
+//   q [T, N, Dqk] f64 | f32 | bf16, N and Dqk > 0   k [T, G, Dqk], v [T, G, Dv]
+//   same dtype
 //   sinks [N] same dtype, or f32 for bf16; optional (gpt-oss: they only enlarge
 //   the denominator)   returns [T, N, Dv]
 // Online softmax over tiles (arXiv:2205.14135): no [T, T] anywhere. Scores and

@@ -303,6 +303,14 @@ TEST(AttentionCheckTest, NamesWhatDoesNotFit) {
   EXPECT_THAT(
       Refusal({q, k, test::Normal({5, 1, 8}, 2)}, options),
       ::testing::HasSubstr("v is f64 [5, 1, 8] on cpu for k f64 [5, 2, 8]"));
+  EXPECT_THAT(Refusal({test::Normal({5, 0, 8}, 1), k, k}, options),
+              ::testing::HasSubstr("q is f64 [5, 0, 8] on cpu: no heads"));
+  const Variable no_width = test::Normal({5, 4, 0}, 1);
+  EXPECT_THAT(Refusal({no_width, no_width, k}, options),
+              ::testing::HasSubstr("q is f64 [5, 4, 0] on cpu: no heads"));
+  const Variable no_heads = test::Normal({5, 0, 8}, 2);
+  EXPECT_THAT(Refusal({q, no_heads, no_heads}, options),
+              ::testing::HasSubstr("4 query heads for 0 key/value heads"));
   const Variable three = test::Normal({5, 3, 8}, 2);
   EXPECT_THAT(Refusal({q, three, three}, options),
               ::testing::HasSubstr("4 query heads for 3 key/value heads"));

@@ -121,11 +121,12 @@ bool SameLeadingDims(const Tensor& a, const Tensor& b) {
   return true;
 }
 
+bool Narrow(DType dtype) { return dtype == kF32 || dtype == kBF16; }
+
 void CheckDTypes(const Tensor& a, const Tensor& b, DType out) {
-  const auto narrow = [](DType t) { return t == kF32 || t == kBF16; };
   const bool all_f64 = a.dtype() == kF64 && b.dtype() == kF64 && out == kF64;
   ESPALIER_CHECK(
-      all_f64 || (narrow(a.dtype()) && narrow(b.dtype()) && narrow(out)),
+      all_f64 || (Narrow(a.dtype()) && Narrow(b.dtype()) && Narrow(out)),
       "a is ", ToString(a), ", b is ", ToString(b), ", out ", ToString(out));
 }
 
@@ -197,7 +198,7 @@ Variable Linear(const Variable& x, const Variable& weight, const Variable& bias,
   if (bias) {
     ESPALIER_CHECK(
         bias.shape() == Shape{wv.dim(0)} && bias.value().is_contiguous() &&
-            (bias.dtype() == kF64) == (xv.dtype() == kF64),
+            (xv.dtype() == kF64 ? bias.dtype() == kF64 : Narrow(bias.dtype())),
         "bias is ", ToString(bias.value()), " for weight ", ToString(wv));
   }
   CheckDTypes(xv, wv, out);

@@ -30,8 +30,8 @@ Variable MatMul(const Variable& a, const Variable& b,
                 const MatMulOptions& options = {});
 
 // y = x weight^T + bias
-//   x [.., in]   weight [out, in]   bias [out], may be absent   returns
-//   [.., out]
+//   x [.., in]   weight [out, in]   bias [out], may be absent, f32 or bf16 (f64
+//   for f64)   returns [.., out]
 // Numerics as MatMul with transpose_b; bias is added in f32 before rounding,
 // dbias is summed over rows in f32, in a fixed order. x is contiguous. A frozen
 // weight or bias costs no gradient, a frozen x saves no weight.

@@ -184,6 +184,15 @@ TEST(MatMulCheckTest, NamesBothShapes) {
         Linear(x, test::Normal({4, 8}, 2), test::Normal({5}, 3));
       }),
       ::testing::HasSubstr("bias is f64 [5] on cpu for weight f64 [4, 8]"));
+  const Variable narrow(Tensor::Zeros(test::Cpu(), {2, 8}, kBF16));
+  const Variable weight(Tensor::Zeros(test::Cpu(), {4, 8}, kF32));
+  for (const DType dtype : {kF64, kF16, kI32, kU8}) {
+    const Variable bias(Tensor::Zeros(test::Cpu(), {4}, dtype));
+    EXPECT_THAT(message([&] { Linear(narrow, weight, bias); }),
+                ::testing::HasSubstr(
+                    absl::StrCat("bias is ", ToString(dtype),
+                                 " [4] on cpu for weight f32 [4, 8] on cpu")));
+  }
   EXPECT_THAT(message([&] { MatMul(x, x, {.out_dtype = kF32}); }),
               ::testing::HasSubstr("a is [2, 8], b is [2, 8]"));
   EXPECT_THAT(
