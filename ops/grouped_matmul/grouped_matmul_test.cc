@@ -171,6 +171,60 @@ TEST(GroupedMatMulCheckTest, RefusesWhatDoesNotFit) {
               ::testing::HasSubstr("offset 2 is 5 after 6"));
 }
 
+TEST(GroupedMatMulCheckTest, RefusesDTypesThatDoNotMix) {
+  const auto message = [](DType x, DType weight, DType out) {
+    return std::string(
+        internal::Guard([&] {
+          GroupedMatMul(Variable(Tensor::Zeros(test::Cpu(), {5, 4}, x)),
+                        Variable(Tensor::Zeros(test::Cpu(), {2, 3, 4}, weight)),
+                        std::vector<int64_t>{0, 2, 5}, out);
+        }).message());
+  };
+  EXPECT_EQ(message(kF32, kBF16, kBF16), "");
+  EXPECT_THAT(message(kF64, kF32, kF64),
+              ::testing::HasSubstr("x is f64 [5, 4] on cpu, weight is f32"));
+  EXPECT_THAT(message(kF32, kF16, kF32),
+              ::testing::HasSubstr("weight is f16 [2, 3, 4] on cpu, out f32"));
+  EXPECT_THAT(message(kI32, kF32, kF32),
+              ::testing::HasSubstr("x is i32 [5, 4] on cpu"));
+  EXPECT_THAT(message(kF32, kF32, kF64), ::testing::HasSubstr("out f64"));
+}
+
+TEST(GroupedMatMulCheckTest, RefusesPackedWeightsThatDoNotFit) {
+  const auto message = [](const std::vector<PackedWeight>& weights,
+                          const std::vector<int64_t>& offsets, DType dtype) {
+    return std::string(
+        internal::Guard([&] {
+          GroupedMatMul(Variable(Tensor::Zeros(test::Cpu(), {5, 64}, dtype)),
+                        weights, offsets);
+        }).message());
+  };
+  const auto weight = [](int64_t out, int64_t in) {
+    return EncodePacked(
+        test::Cpu(), PackedFormat::kInt4, 32, out, in,
+        std::vector<float>(static_cast<size_t>(out * in), 1.0f));
+  };
+  const PackedWeight fits = weight(7, 64);
+  EXPECT_EQ(message({fits, fits}, {0, 2, 5}, kF32), "");
+  EXPECT_THAT(message({}, {0}, kF32),
+              ::testing::HasSubstr("no weights for x [5, 64]"));
+  EXPECT_THAT(message({fits, weight(8, 64)}, {0, 2, 5}, kF32),
+              ::testing::HasSubstr("weight is int4 [8, 64]"));
+  EXPECT_THAT(message({fits, weight(7, 32)}, {0, 2, 5}, kF32),
+              ::testing::HasSubstr("weight is int4 [7, 32]"));
+  EXPECT_THAT(message({fits, fits}, {0, 5}, kF32),
+              ::testing::HasSubstr("2 offsets for 2 experts"));
+  EXPECT_THAT(message({fits, fits}, {0, 2, 5}, kI32),
+              ::testing::HasSubstr("grouped_matmul"));
+  Device& sim = test::Cpu().context().sim();
+  const PackedWeight away = *PackedWeight::Create(PackedFormat::kInt4, 32, 7,
+                                                  64, fits.codes().CopyTo(sim),
+                                                  fits.scales().CopyTo(sim));
+  EXPECT_THAT(
+      message({fits, away}, {0, 2, 5}, kF32),
+      ::testing::HasSubstr("weight is on sim, x is f32 [5, 64] on cpu"));
+}
+
 TEST(HostOffsetsTest, ReadsATensor) {
   const Tensor offsets = Tensor::FromHost<int64_t>(
       test::Cpu(), {3}, std::vector<int64_t>{0, 2, 5});

@@ -294,5 +294,31 @@ TEST(PackedLinearCheckTest, NamesBothShapes) {
                                    "2448 bytes for x [2, 64]"));
 }
 
+TEST(PackedLinearCheckTest, RefusesWhatItCannotMultiply) {
+  const PackedWeight weight = Weight(test::Cpu(), kPackings[1], 48, 64, false);
+  const auto message = [](const Tensor& x, const PackedWeight& w) {
+    return std::string(
+        internal::Guard([&] { PackedLinear(Variable(x), w); }).message());
+  };
+  const Tensor x = Tensor::Zeros(test::Cpu(), {64, 3}, kF32);
+  EXPECT_EQ(message(Tensor::Zeros(test::Cpu(), {64}, kF32), weight), "");
+  EXPECT_THAT(message(x.Transpose(0, 1), weight),
+              ::testing::HasSubstr("for x [3, 64]"));
+  EXPECT_THAT(message(Tensor::Zeros(test::Cpu(), {}, kF32), weight),
+              ::testing::HasSubstr("for x []"));
+  EXPECT_THAT(message(Tensor::Zeros(test::Cpu(), {3, 64}, kF16), weight),
+              ::testing::HasSubstr("packed_linear"));
+  Device& sim = test::Cpu().context().sim();
+  const PackedWeight away = *PackedWeight::Create(
+      PackedFormat::kInt4, 32, 48, 64, weight.codes().CopyTo(sim),
+      weight.scales().CopyTo(sim));
+  EXPECT_THAT(message(Tensor::Zeros(test::Cpu(), {3, 64}, kF32), away),
+              ::testing::HasSubstr("weight is on sim, x is f32 [3, 64]"));
+  const absl::Status twice =
+      internal::Guard([&] { PrepareLanes(PrepareLanes(weight)); });
+  EXPECT_THAT(twice.message(),
+              ::testing::HasSubstr("weight is int4 [48, 64] group 32, lanes"));
+}
+
 }  // namespace
 }  // namespace espalier
