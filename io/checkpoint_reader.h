@@ -2,7 +2,6 @@
 #define ESPALIER_IO_CHECKPOINT_READER_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/strings/string_view.h"
 
 #include "espalier/io/safetensors_reader.h"
+#include "espalier/io/tensor_catalog.h"
 #include "espalier/runtime/device.h"
 #include "espalier/runtime/shape.h"
 #include "espalier/runtime/tensor.h"
@@ -27,26 +27,30 @@ namespace espalier {
 class CheckpointReader {
  public:
   // Reads the header of every shard and holds the index against it. Fails,
-  // naming tensor and file: an index entry whose file is missing, does not
-  // hold the tensor or is not a bare file name; a tensor in two shards; a
-  // broken shard; both a single file and an index; neither of them.
+  // naming tensor and file, NOT_FOUND with neither a single file nor an index,
+  // DATA_LOSS otherwise: an index entry whose file is missing, does not hold
+  // the tensor or is not a bare file name; a tensor in two shards; a broken
+  // shard; both a single file and an index.
   static absl::StatusOr<CheckpointReader> Open(const std::string& dir,
                                                ReadMode mode = ReadMode::kMap);
 
-  const std::string& dir() const { return dir_; }
-  const std::vector<SafetensorsFile>& files() const { return files_; }
-  int64_t num_tensors() const { return static_cast<int64_t>(names_.size()); }
-  // Ascending.
-  const std::vector<std::string>& names() const { return names_; }
+  const std::string& dir() const { return catalog_.dir(); }
+  // Tensors in the order of the files.
+  const TensorCatalog& catalog() const { return catalog_; }
+  int64_t num_tensors() const {
+    return static_cast<int64_t>(catalog_.tensors().size());
+  }
+  // Ascending; they point into this reader.
+  std::vector<absl::string_view> names() const;
   // A second name of a tensor, as savers of tied weights leave it in the
   // metadata ({"lm_head.weight": "model.embed_tokens.weight"}), stands for that
   // tensor in every call.
   bool Contains(absl::string_view name) const;
-  // What the header says of a tensor, and its file; null when there is none.
-  const SafetensorsEntry* Find(absl::string_view name,
-                               const SafetensorsFile** file = nullptr) const;
+  // What the header says of a tensor, and its file; none when there is none.
+  std::optional<SafetensorsEntry> Find(
+      absl::string_view name, const SafetensorsFile** file = nullptr) const;
   // Sum over the tensors.
-  int64_t total_bytes() const { return total_bytes_; }
+  int64_t total_bytes() const { return catalog_.total_bytes(); }
 
   // The tensor, noted as consumed, in the form of SafetensorsFile::Load. A
   // tensor that is not there is noted as missing and is NOT_FOUND, with the
@@ -68,36 +72,26 @@ class CheckpointReader {
   // Names that were asked for and are not there, in the order of asking.
   const std::vector<std::string>& Missing() const { return missing_; }
 
-  // For a person to read: safetensors files of the folder that the index does
-  // not name, tensors of shards that it does not map, unknown header fields.
+  // For a person to read, the first of each kind: unknown header fields,
+  // tensors of shards that the index does not map, safetensors files of the
+  // folder that it does not name.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  struct Place {
-    uint32_t file = 0;
-    uint32_t entry = 0;
-    bool consumed = false;
-  };
-
-  CheckpointReader();
-  absl::Status OpenSingle(const std::string& path, ReadMode mode);
-  absl::Status OpenSharded(const std::string& index_path, ReadMode mode);
-  absl::Status AddFile(const std::string& path, ReadMode mode);
-  absl::Status AddPlaces(uint32_t file_index);
+  explicit CheckpointReader(TensorCatalog catalog);
   void AddAliases();
-  void WarnOfOtherFiles();
-  void Finish();
-  const Place* FindPlace(absl::string_view name) const;
-  absl::StatusOr<Place*> PlaceOf(absl::string_view name);
+  const TensorCatalog::Tensor* FindTensor(absl::string_view name) const;
+  absl::StatusOr<const TensorCatalog::Tensor*> Need(absl::string_view name);
+  void Consume(const TensorCatalog::Tensor& tensor);
+  size_t IndexOf(const TensorCatalog::Tensor& tensor) const {
+    return static_cast<size_t>(&tensor - catalog_.tensors().data());
+  }
   std::string NearestName(absl::string_view name) const;
 
-  std::string dir_;
-  std::shared_ptr<internal::MapCache> maps_;
-  std::vector<SafetensorsFile> files_;
-  absl::flat_hash_map<std::string, Place> places_;
-  absl::flat_hash_map<std::string, std::string> aliases_;  // to names_
-  std::vector<std::string> names_;
-  int64_t total_bytes_ = 0;
+  TensorCatalog catalog_;
+  std::vector<uint32_t> by_name_;  // numbers of tensors, names ascending
+  absl::flat_hash_map<std::string, std::string> aliases_;  // to stored names
+  std::vector<bool> consumed_;
   int64_t num_consumed_ = 0;
   std::vector<std::string> missing_;
   std::vector<std::string> warnings_;

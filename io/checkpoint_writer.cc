@@ -8,12 +8,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 
 #include "espalier/io/internal/disk_space.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/json_text.h"
+#include "espalier/io/internal/shard_plan.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/json.h"
 #include "espalier/io/safetensors_reader.h"
@@ -24,28 +23,7 @@ namespace {
 
 constexpr char kPlanFile[] = ".plan.json";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
-// A header entry takes at most this beside its name and numbers.
-constexpr int64_t kHeaderSlack = 256;
-
-absl::StatusOr<int64_t> BytesOf(const TensorSpec& spec) {
-  int64_t bits = BitsOf(spec.dtype);
-  for (const int64_t extent : spec.shape) {
-    if (extent < 0 || __builtin_mul_overflow(bits, extent, &bits)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", internal::Quote(spec.name), ": shape [",
-          absl::StrJoin(spec.shape, ", "), "] is negative or too large"));
-    }
-  }
-  return bits / 8 + (bits % 8 != 0 ? 1 : 0);
-}
-
-uint64_t Hash(absl::string_view text, uint64_t seed) {  // FNV-1a
-  for (const char c : text) {
-    seed = (seed ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  }
-  return seed;
-}
-
+constexpr size_t kIndexPieceBytes = size_t{1} << 20;
 // A finished shard holds exactly what is planned for it.
 bool IsPlanned(const SafetensorsFile& file,
                const std::vector<TensorSpec>& tensors,
@@ -64,61 +42,18 @@ bool IsPlanned(const SafetensorsFile& file,
 
 }  // namespace
 
-absl::Status CheckpointWriter::Plan(std::vector<TensorGroup> groups,
-                                    int64_t max_shard_bytes) {
-  for (TensorGroup& group : groups) {
-    int64_t group_bytes = 0;
-    for (const TensorSpec& spec : group) {
-      const absl::StatusOr<int64_t> bytes = BytesOf(spec);
-      if (!bytes.ok()) return bytes.status();
-      if (__builtin_add_overflow(group_bytes, *bytes, &group_bytes) ||
-          total_bytes_ > INT64_MAX - group_bytes) {
-        return absl::InvalidArgumentError("the checkpoint grows too large");
-      }
-    }
-    if (shards_.empty() ||
-        (!shards_.back().tensors.empty() &&
-         shards_.back().missing_bytes > max_shard_bytes - group_bytes)) {
-      shards_.emplace_back();
-    }
-    Shard& shard = shards_.back();
-    shard.missing_bytes += group_bytes;
-    total_bytes_ += group_bytes;
-    for (TensorSpec& spec : group) {
-      const uint32_t index = static_cast<uint32_t>(shards_.size() - 1);
-      if (!shard_of_.try_emplace(spec.name, index).second) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "tensor ", internal::Quote(spec.name), ": named twice"));
-      }
-      shard.tensors.push_back(std::move(spec));
-    }
-    TensorGroup().swap(group);
+CheckpointWriter::CheckpointWriter(AtomicDirectory dir,
+                                   internal::ShardPlan plan)
+    : dir_(std::move(dir)),
+      plan_(std::make_unique<const internal::ShardPlan>(std::move(plan))) {
+  for (const internal::ShardPlan::Shard& shard : plan_->shards()) {
+    states_.push_back({shard.data_bytes, false});
   }
-  if (shards_.empty()) shards_.emplace_back();
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    shards_[i].file = shards_.size() == 1
-                          ? "model.safetensors"
-                          : absl::StrFormat("model-%05d-of-%05d.safetensors",
-                                            i + 1, shards_.size());
-  }
-  return absl::OkStatus();
 }
+CheckpointWriter::~CheckpointWriter() = default;
+CheckpointWriter::CheckpointWriter(CheckpointWriter&&) noexcept = default;
 
-absl::StatusOr<std::string> CheckpointWriter::PlanText(
-    const std::string& fingerprint) const {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const Shard& shard : shards_) {
-    hash = Hash(absl::StrCat(shard.file, "\n"), hash);
-    for (const TensorSpec& spec : shard.tensors) {
-      hash = Hash(absl::StrCat(spec.name, "\n", ToString(spec.dtype), " ",
-                               absl::StrJoin(spec.shape, ","), "\n"),
-                  hash);
-    }
-  }
-  return WriteJson(JsonValue::Object{
-      {"fingerprint", fingerprint},
-      {"tensors", absl::StrCat(absl::Hex(hash, absl::kZeroPad16))}});
-}
+int64_t CheckpointWriter::total_bytes() const { return plan_->total_bytes(); }
 
 // Holds the plan against that of an earlier run.
 absl::Status CheckpointWriter::CheckPlan(const std::string& plan) const {
@@ -149,39 +84,51 @@ absl::Status CheckpointWriter::TakeUpShards() {
       std::filesystem::remove(path, error);
     }
   }
-  for (Shard& shard : shards_) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const internal::ShardPlan::Shard& shard = plan_->shards()[i];
     const std::string path = dir_.Path(shard.file);
     if (!std::filesystem::exists(path, error)) continue;
     const absl::StatusOr<SafetensorsFile> file =
         SafetensorsFile::Open(path, ReadMode::kRead);
     // Damaged since it was finished: it is written again.
     if (!file.ok()) continue;
-    if (!IsPlanned(*file, shard.tensors, metadata_)) {
+    const absl::StatusOr<std::vector<TensorSpec>> tensors =
+        plan_->TensorsOf(shard);
+    if (!tensors.ok()) return tensors.status();
+    if (!IsPlanned(*file, *tensors, metadata_)) {
       return absl::FailedPreconditionError(absl::StrCat(
           path, " holds other tensors than this run would write; remove ",
           dir_.path(), " to start again"));
     }
-    shard.finished = true;
-    resumed_bytes_ += shard.missing_bytes;
-    shard.missing_bytes = 0;
+    states_[i].finished = true;
+    resumed_bytes_ += states_[i].missing_bytes;
+    states_[i].missing_bytes = 0;
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckpointWriter::CheckSpace() const {
   int64_t needed = 0;
-  for (const Shard& shard : shards_) {
-    if (shard.finished) continue;
-    needed += shard.missing_bytes;
-    for (const TensorSpec& spec : shard.tensors) {
-      needed += kHeaderSlack + static_cast<int64_t>(spec.name.size());
-    }
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].finished) continue;
+    needed += states_[i].missing_bytes + plan_->shards()[i].header_bytes;
   }
   return internal::CheckSpace(dir_.path(), dir_.target(), needed);
 }
 
 absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
     const std::string& dir, std::vector<TensorGroup> groups,
+    const CheckpointWriterOptions& options) {
+  TensorGroups kept;
+  kept.count = static_cast<int64_t>(groups.size());
+  kept.at = [groups = std::move(groups)](int64_t index) {
+    return groups[static_cast<size_t>(index)];
+  };
+  return CreateFrom(dir, kept, options);
+}
+
+absl::StatusOr<CheckpointWriter> CheckpointWriter::CreateFrom(
+    const std::string& dir, const TensorGroups& groups,
     const CheckpointWriterOptions& options) {
   if (options.max_shard_bytes < 1) {
     return absl::OutOfRangeError(
@@ -190,13 +137,16 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
   absl::StatusOr<AtomicDirectory> folder =
       AtomicDirectory::CreatePartial(dir, options.resume);
   if (!folder.ok()) return folder.status();
-  CheckpointWriter writer(*std::move(folder));
+  absl::StatusOr<internal::ShardPlan> shards =
+      internal::ShardPlan::Make(groups, options.max_shard_bytes);
+  if (!shards.ok()) return shards.status();
+  CheckpointWriter writer(*std::move(folder), *std::move(shards));
   writer.metadata_ = options.metadata;
-  absl::Status status = writer.Plan(std::move(groups), options.max_shard_bytes);
-  if (!status.ok()) return status;
-  const absl::StatusOr<std::string> plan = writer.PlanText(options.fingerprint);
+  const absl::StatusOr<std::string> plan =
+      WriteJson(JsonValue::Object{{"fingerprint", options.fingerprint},
+                                  {"tensors", writer.plan_->fingerprint()}});
   if (!plan.ok()) return plan.status();
-  status = writer.CheckPlan(*plan);
+  absl::Status status = writer.CheckPlan(*plan);
   if (status.ok()) status = writer.TakeUpShards();
   if (status.ok()) status = writer.CheckSpace();
   // Last, so that what fails before it leaves an empty folder.
@@ -208,49 +158,59 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
 }
 
 int64_t CheckpointWriter::num_finished_shards() const {
-  return std::count_if(shards_.begin(), shards_.end(),
-                       [](const Shard& shard) { return shard.finished; });
+  return std::count_if(states_.begin(), states_.end(),
+                       [](const ShardState& state) { return state.finished; });
 }
 
 bool CheckpointWriter::IsWritten(absl::string_view name) const {
-  const auto found = shard_of_.find(name);
-  return found != shard_of_.end() && shards_[found->second].finished;
+  const int64_t shard = plan_->ShardOf(name);
+  return shard >= 0 && states_[static_cast<size_t>(shard)].finished;
+}
+
+absl::StatusOr<SafetensorsWriter> CheckpointWriter::OpenShard(
+    size_t shard) const {
+  const absl::StatusOr<std::vector<TensorSpec>> tensors =
+      plan_->TensorsOf(plan_->shards()[shard]);
+  if (!tensors.ok()) return tensors.status();
+  return SafetensorsWriter::Create(dir_.Path(plan_->shards()[shard].file),
+                                   *tensors, metadata_);
 }
 
 absl::Status CheckpointWriter::CloseShard() {
   if (absl::Status status = open_->Finish(); !status.ok()) return status;
   open_.reset();
-  shards_[open_shard_].finished = true;
+  states_[open_shard_].finished = true;
   return absl::OkStatus();
 }
 
 absl::Status CheckpointWriter::Append(absl::string_view name,
                                       absl::Span<const uint8_t> bytes) {
-  const auto found = shard_of_.find(name);
-  if (found == shard_of_.end()) {
+  const int64_t found = plan_->ShardOf(name);
+  if (found < 0) {
     return absl::NotFoundError(
         absl::StrCat(dir_.target(), ": no tensor ", internal::Quote(name)));
   }
-  Shard& shard = shards_[found->second];
-  if (shard.finished || (open_ && open_shard_ != found->second)) {
+  const size_t shard = static_cast<size_t>(found);
+  ShardState& state = states_[shard];
+  if (state.finished || (open_ && open_shard_ != shard)) {
     return absl::FailedPreconditionError(absl::StrCat(
         dir_.target(), ": tensor ", internal::Quote(name), " is in ",
-        shard.file, ", which is ",
-        shard.finished ? "finished"
-                       : absl::StrCat("not begun before ",
-                                      shards_[open_shard_].file, " is full")));
+        plan_->shards()[shard].file, ", which is ",
+        state.finished
+            ? "finished"
+            : absl::StrCat("not begun before ",
+                           plan_->shards()[open_shard_].file, " is full")));
   }
   if (!open_) {
-    absl::StatusOr<SafetensorsWriter> writer = SafetensorsWriter::Create(
-        dir_.Path(shard.file), shard.tensors, metadata_);
+    absl::StatusOr<SafetensorsWriter> writer = OpenShard(shard);
     if (!writer.ok()) return writer.status();
     open_.emplace(*std::move(writer));
-    open_shard_ = found->second;
+    open_shard_ = shard;
   }
   absl::Status status = open_->Append(name, bytes);
   if (!status.ok()) return status;
-  shard.missing_bytes -= static_cast<int64_t>(bytes.size());
-  return shard.missing_bytes == 0 ? CloseShard() : absl::OkStatus();
+  state.missing_bytes -= static_cast<int64_t>(bytes.size());
+  return state.missing_bytes == 0 ? CloseShard() : absl::OkStatus();
 }
 
 absl::Status CheckpointWriter::AddFile(const std::string& name,
@@ -282,46 +242,83 @@ absl::Status CheckpointWriter::CopyFile(const std::string& path) {
   return target->Commit();
 }
 
-// As WriteJson writes it, without the tree in memory.
+// As WriteJson writes it, without the tree or the text in memory.
 absl::Status CheckpointWriter::WriteIndex() {
-  std::vector<const std::pair<const std::string, uint32_t>*> order;
-  order.reserve(shard_of_.size());
-  for (const auto& item : shard_of_) order.push_back(&item);
-  std::sort(order.begin(), order.end(),
-            [](const auto* a, const auto* b) { return a->first < b->first; });
+  struct Item {
+    size_t begin = 0;  // in names
+    uint32_t size = 0;
+    uint32_t shard = 0;
+  };
+  std::string names;
+  names.reserve(static_cast<size_t>(plan_->name_bytes()));
+  std::vector<Item> items;
+  items.reserve(static_cast<size_t>(plan_->num_tensors()));
+  for (uint32_t i = 0; i < states_.size(); ++i) {
+    const absl::StatusOr<std::vector<TensorSpec>> tensors =
+        plan_->TensorsOf(plan_->shards()[i]);
+    if (!tensors.ok()) return tensors.status();
+    for (const TensorSpec& spec : *tensors) {
+      items.push_back(
+          {names.size(), static_cast<uint32_t>(spec.name.size()), i});
+      names += spec.name;
+    }
+  }
+  const auto name_of = [&](const Item& item) {
+    return absl::string_view(names).substr(item.begin, item.size);
+  };
+  std::sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
+    return name_of(a) < name_of(b);
+  });
+  absl::StatusOr<AtomicFile> file = AtomicFile::Create(dir_.Path(kIndexFile));
+  if (!file.ok()) return file.status();
+  int64_t at = 0;
   std::string text =
-      absl::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", total_bytes_,
+      absl::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", total_bytes(),
                    "\n  },\n  \"weight_map\": {");
+  const auto flush = [&] {
+    const absl::Status status = file->WriteAt(
+        at, absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
+                                text.size()));
+    at += static_cast<int64_t>(text.size());
+    text.clear();
+    return status;
+  };
   absl::string_view separator = "\n    ";
-  for (const auto* item : order) {
+  for (const Item& item : items) {
     absl::StrAppend(&text, separator);
-    absl::Status status = internal::AppendJsonString(item->first, &text);
-    if (!status.ok()) return status;
-    absl::StrAppend(&text, ": \"", shards_[item->second].file, "\"");
+    absl::Status status = internal::AppendJsonString(name_of(item), &text);
+    absl::StrAppend(&text, ": \"", plan_->shards()[item.shard].file, "\"");
     separator = ",\n    ";
+    if (status.ok() && text.size() > kIndexPieceBytes) status = flush();
+    if (!status.ok()) return status;
   }
   text += "\n  }\n}\n";
-  return AddFile(kIndexFile, text);
+  const absl::Status status = flush();
+  return status.ok() ? file->Commit() : status;
 }
 
 absl::Status CheckpointWriter::Finish() {
-  for (uint32_t i = 0; i < shards_.size(); ++i) {
-    Shard& shard = shards_[i];
-    if (shard.finished) continue;
-    if (shard.missing_bytes > 0) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    ShardState& state = states_[i];
+    if (state.finished) continue;
+    const internal::ShardPlan::Shard& shard = plan_->shards()[i];
+    if (state.missing_bytes > 0) {
+      const absl::StatusOr<std::vector<TensorSpec>> tensors =
+          plan_->TensorsOf(shard);
+      if (!tensors.ok()) return tensors.status();
       return absl::FailedPreconditionError(
-          absl::StrCat(dir_.target(), ": ", shard.missing_bytes, " bytes of ",
+          absl::StrCat(dir_.target(), ": ", state.missing_bytes, " bytes of ",
                        shard.file, " were not written; it begins with tensor ",
-                       internal::Quote(shard.tensors.front().name)));
+                       internal::Quote(tensors->front().name)));
     }
     // Tensors without bytes only.
-    absl::StatusOr<SafetensorsWriter> writer = SafetensorsWriter::Create(
-        dir_.Path(shard.file), shard.tensors, metadata_);
-    absl::Status status = writer.ok() ? writer->Finish() : writer.status();
+    absl::StatusOr<SafetensorsWriter> writer = OpenShard(i);
+    const absl::Status status =
+        writer.ok() ? writer->Finish() : writer.status();
     if (!status.ok()) return status;
-    shard.finished = true;
+    state.finished = true;
   }
-  if (shards_.size() > 1) {
+  if (states_.size() > 1) {
     if (absl::Status status = WriteIndex(); !status.ok()) return status;
   }
   std::error_code error;

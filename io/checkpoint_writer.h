@@ -2,13 +2,13 @@
 #define ESPALIER_IO_CHECKPOINT_WRITER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -22,6 +22,18 @@ namespace espalier {
 // Tensors that are written together, so that they stay in one shard: the codes
 // and scales of a packed weight, for example.
 using TensorGroup = std::vector<TensorSpec>;
+
+// Groups that are made when they are asked for, so that not all of a large
+// model's are in memory.
+struct TensorGroups {
+  int64_t count = 0;
+  // The same for the same number at every call; 0 <= index < count.
+  std::function<absl::StatusOr<TensorGroup>(int64_t index)> at;
+};
+
+namespace internal {
+class ShardPlan;
+}
 
 struct CheckpointWriterOptions {
   int64_t max_shard_bytes = int64_t{5'000'000'000};
@@ -49,13 +61,21 @@ class CheckpointWriter {
   static absl::StatusOr<CheckpointWriter> Create(
       const std::string& dir, std::vector<TensorGroup> groups,
       const CheckpointWriterOptions& options = {});
+  // The same; about 20 bytes of each tensor, and the names of the shard that is
+  // written, stay in memory.
+  static absl::StatusOr<CheckpointWriter> CreateFrom(
+      const std::string& dir, const TensorGroups& groups,
+      const CheckpointWriterOptions& options = {});
+  ~CheckpointWriter();
+  CheckpointWriter(CheckpointWriter&&) noexcept;
+  CheckpointWriter& operator=(CheckpointWriter&&) = delete;
 
   // File of each shard: model.safetensors when there is one shard,
   // model-00001-of-0000N.safetensors otherwise.
-  int64_t num_shards() const { return static_cast<int64_t>(shards_.size()); }
+  int64_t num_shards() const { return static_cast<int64_t>(states_.size()); }
   int64_t num_finished_shards() const;
   // Sum over the tensors, and what of it an earlier run had written.
-  int64_t total_bytes() const { return total_bytes_; }
+  int64_t total_bytes() const;
   int64_t resumed_bytes() const { return resumed_bytes_; }
 
   // Whether an earlier run has written the tensor: nothing is to be appended.
@@ -72,29 +92,25 @@ class CheckpointWriter {
   absl::Status Finish();
 
  private:
-  struct Shard {
-    std::string file;
-    std::vector<TensorSpec> tensors;
+  struct ShardState {
     int64_t missing_bytes = 0;
     bool finished = false;
   };
 
-  explicit CheckpointWriter(AtomicDirectory dir) : dir_(std::move(dir)) {}
-  absl::Status Plan(std::vector<TensorGroup> groups, int64_t max_shard_bytes);
-  absl::StatusOr<std::string> PlanText(const std::string& fingerprint) const;
+  CheckpointWriter(AtomicDirectory dir, internal::ShardPlan plan);
   absl::Status CheckPlan(const std::string& plan) const;
   absl::Status TakeUpShards();
   absl::Status CheckSpace() const;
+  absl::StatusOr<SafetensorsWriter> OpenShard(size_t shard) const;
   absl::Status CloseShard();
   absl::Status WriteIndex();
 
   AtomicDirectory dir_;
+  std::unique_ptr<const internal::ShardPlan> plan_;
   std::map<std::string, std::string> metadata_;
-  std::vector<Shard> shards_;
-  absl::flat_hash_map<std::string, uint32_t> shard_of_;
+  std::vector<ShardState> states_;  // one for each shard of the plan
   std::optional<SafetensorsWriter> open_;
-  uint32_t open_shard_ = 0;
-  int64_t total_bytes_ = 0;
+  size_t open_shard_ = 0;
   int64_t resumed_bytes_ = 0;
 };
 

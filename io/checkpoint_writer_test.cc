@@ -114,7 +114,7 @@ TEST_F(CheckpointWriterTest, WritesShardsAndTheIndexWithTheTrueTotal) {
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ(reader->num_tensors(), 10);
   EXPECT_THAT(reader->warnings(), ElementsAre());
-  EXPECT_EQ(reader->files()[0].entries().size(), 4u);
+  EXPECT_EQ(reader->catalog().files()[0].count, 4u);
   const auto index =
       JsonObject::ReadFile(out_ + "/model.safetensors.index.json");
   ASSERT_TRUE(index.ok()) << index.status();

@@ -10,6 +10,7 @@
 
 #include "espalier/io/checkpoint_writer.h"
 #include "espalier/io/internal/convert_plan.h"
+#include "espalier/io/internal/shard_plan.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/weight_source.h"
 #include "espalier/io/weight_encoder.h"
@@ -166,6 +167,24 @@ absl::Status WriteOtherFiles(const WeightSource& source,
   return text.ok() ? writer.AddFile("config.json", *text) : text.status();
 }
 
+// What a dry run tells of the folder that would be written.
+absl::Status PlanShards(const TensorGroups& groups,
+                        const ConvertOptions& options, ConvertReport& report) {
+  if (options.max_shard_bytes < 1) {
+    return absl::OutOfRangeError(
+        absl::StrCat("max_shard_bytes is ", options.max_shard_bytes));
+  }
+  const absl::StatusOr<internal::ShardPlan> plan =
+      internal::ShardPlan::Make(groups, options.max_shard_bytes);
+  if (!plan.ok()) return plan.status();
+  report.total_bytes = plan->total_bytes();
+  report.num_shards = static_cast<int64_t>(plan->shards().size());
+  for (const internal::ShardPlan::Shard& shard : plan->shards()) {
+    report.shards.push_back({shard.file, shard.num_tensors, shard.data_bytes});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ConvertTarget> ParseConvertTarget(absl::string_view text) {
@@ -201,16 +220,18 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
   const absl::StatusOr<std::unique_ptr<WeightSource>> weights =
       WeightSource::Open(source);
   if (!weights.ok()) return weights.status();
-  absl::StatusOr<internal::ConvertPlan> plan =
-      internal::PlanConversion(**weights, options);
+  const absl::StatusOr<internal::ConvertPlan> plan =
+      internal::ConvertPlan::Make(**weights, options);
   if (!plan.ok()) return plan.status();
-  std::vector<TensorGroup> groups;
-  groups.reserve(plan->tasks.size());
-  for (const ConvertTask& task : plan->tasks) {
-    absl::StatusOr<TensorGroup> tensors =
-        internal::TensorsOf(**weights, options, task);
-    if (!tensors.ok()) return tensors.status();
-    groups.push_back(*std::move(tensors));
+  ConvertReport report = plan->report();
+  report.notes = (*weights)->notes();
+  const TensorGroups groups = {
+      static_cast<int64_t>(plan->size()),
+      [&](int64_t index) { return plan->Tensors(static_cast<size_t>(index)); }};
+  if (options.dry_run) {
+    absl::Status status = PlanShards(groups, options, report);
+    if (!status.ok()) return status;
+    return report;
   }
   CheckpointWriterOptions writing;
   writing.max_shard_bytes = options.max_shard_bytes;
@@ -220,20 +241,20 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
       static_cast<int>(options.experts), " ", options.int4_group, " ",
       absl::StrJoin(options.only, ","), " from ", (*weights)->fingerprint());
   absl::StatusOr<CheckpointWriter> writer =
-      CheckpointWriter::Create(output, std::move(groups), writing);
+      CheckpointWriter::CreateFrom(output, groups, writing);
   if (!writer.ok()) return writer.status();
   Converter converter(**weights, options, *writer);
-  for (const ConvertTask& task : plan->tasks) {
-    if (absl::Status s = converter.Run(task); !s.ok()) return s;
+  for (size_t i = 0; i < plan->size(); ++i) {
+    const absl::StatusOr<ConvertTask> task = plan->Task(i);
+    const absl::Status s = task.ok() ? converter.Run(*task) : task.status();
+    if (!s.ok()) return s;
   }
-  absl::Status s = WriteOtherFiles(**weights, plan->config, *writer);
+  absl::Status s = WriteOtherFiles(**weights, plan->config(), *writer);
   if (s.ok()) s = writer->Finish();
   if (!s.ok()) return s;
-  ConvertReport report = std::move(plan->report);
   report.total_bytes = writer->total_bytes();
   report.resumed_bytes = writer->resumed_bytes();
   report.num_shards = writer->num_shards();
-  report.notes = (*weights)->notes();
   return report;
 }
 

@@ -35,11 +35,18 @@ struct ConvertOptions {
   std::vector<std::string> only;
   int64_t max_shard_bytes = int64_t{5'000'000'000};
   bool resume = false;
+  // Plans all of it, writes nothing and does not look at the disk's space.
+  bool dry_run = false;
   // Called after every piece with the bytes written and to be written.
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
 struct ConvertReport {
+  struct Shard {
+    std::string file;
+    int64_t num_tensors = 0;
+    int64_t data_bytes = 0;
+  };
   int64_t num_copied = 0;  // byte for byte
   int64_t num_cast = 0;    // to another dtype
   int64_t num_packed = 0;
@@ -47,20 +54,21 @@ struct ConvertReport {
   int64_t total_bytes = 0;  // of the tensors written
   int64_t resumed_bytes = 0;
   int64_t num_shards = 0;
+  std::vector<Shard> shards;       // of a dry run
   std::vector<std::string> notes;  // for a person to read
 };
 
 // Writes `source` (a checkpoint folder or a .gguf file) as the folder `output`,
-// in pieces: memory stays below 256 MB whatever the model's size, beside the
-// list of its tensors. Weights that are packed and not to be packed again are
-// decoded to bf16, or to the dtype asked for; floats are rounded to nearest
-// even. config.json says what is written: quantization_config is replaced or
-// removed, also inside text_config. All other files but weights are copied.
-// Resuming gives the same bytes as a run without a kill. Fails as
-// CheckpointWriter and WeightReader do; OUT_OF_RANGE for options that do not
-// suit; INVALID_ARGUMENT, naming tensor and
-// place, on NaN or infinity in a weight to be packed and on values that the
-// dtype cannot hold.
+// in pieces: memory stays below 256 MB for half a million tensors, of whatever
+// size (about 200 bytes of each are held). Weights that are packed and not to
+// be packed again are decoded to bf16, or to the dtype asked for; floats are
+// rounded to nearest even. config.json says what is written:
+// quantization_config is replaced or removed, also inside text_config. All
+// other files but weights are copied. Resuming gives the same bytes as a run
+// without a kill. Fails as CheckpointWriter and WeightReader do; OUT_OF_RANGE
+// for options that do not suit; INVALID_ARGUMENT, naming tensor and place, on
+// NaN or infinity in a weight to be packed and on values that the dtype cannot
+// hold.
 absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
                                                 const std::string& output,
                                                 const ConvertOptions& options);

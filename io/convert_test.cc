@@ -97,7 +97,8 @@ class ConvertTest : public ::testing::Test {
   static std::vector<std::string> NamesOf(const std::string& dir) {
     const auto reader = CheckpointReader::Open(dir);
     EXPECT_TRUE(reader.ok()) << reader.status();
-    return reader->names();
+    const std::vector<absl::string_view> names = reader->names();
+    return std::vector<std::string>(names.begin(), names.end());
   }
 
   test::TempDir dir_;

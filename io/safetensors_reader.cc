@@ -166,6 +166,11 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path,
   return result;
 }
 
+void SafetensorsFile::DropEntries() {
+  header_.entries = {};
+  header_.by_name = {};
+}
+
 absl::StatusOr<std::shared_ptr<FileMap>> SafetensorsFile::Map() const {
   if (maps_ == nullptr) {
     return absl::FailedPreconditionError(

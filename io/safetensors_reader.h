@@ -61,6 +61,9 @@ class SafetensorsFile {
   const std::vector<SafetensorsEntry>& entries() const {
     return header_.entries;
   }
+  // Frees the entries, for who keeps them in another form: entries() is empty
+  // from then on, Find and Load by name find nothing.
+  void DropEntries();
   // Null when there is none.
   const SafetensorsEntry* Find(absl::string_view name) const {
     return header_.Find(name);
@@ -75,7 +78,7 @@ class SafetensorsFile {
   // in bytes (F4 [2, 8] as [2, 4], I16 [] as [2]). In mode kMap on a
   // host-addressable device it is a read-only view of the file, apart from
   // data that the file holds unaligned for its dtype and tensors without
-  // elements: those are copies. `entry` must be one of entries().
+  // elements: those are copies. `entry` must be one that entries() had.
   // Fails: DATA_LOSS when the file has changed since Open; INVALID_ARGUMENT
   // for BOOL bytes beside 0 and 1; UNIMPLEMENTED above 8 dims.
   absl::StatusOr<Tensor> Load(Device& device,

@@ -69,15 +69,16 @@ class Sharder {
     if (status.ok()) status = PlanSources();
     if (status.ok()) status = PlanOthers();
     if (!status.ok()) return status;
-    const absl::StatusOr<std::string> plan = internal::WriteLayout(layout_);
-    if (!plan.ok()) return plan.status();
-    absl::StatusOr<internal::FolderJob> job =
-        internal::FolderJob::Begin(out, *plan, FilesToWrite(), options_.resume);
-    if (!job.ok()) return job.status();
     report_.out = out;
     report_.num_tensors = static_cast<int64_t>(catalog_.tensors().size());
     report_.total_bytes = catalog_.total_bytes();
     report_.left_out = layout_.left_out;
+    const absl::StatusOr<std::string> plan = internal::WriteLayout(layout_);
+    if (!plan.ok()) return plan.status();
+    if (options_.dry_run) return report_;
+    absl::StatusOr<internal::FolderJob> job =
+        internal::FolderJob::Begin(out, *plan, FilesToWrite(), options_.resume);
+    if (!job.ok()) return job.status();
     for (size_t i = 0; i < layout_.files.size() && status.ok(); ++i) {
       status = WriteFile(i, *job);
     }

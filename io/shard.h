@@ -28,6 +28,9 @@ struct ShardOptions {
   // Takes up what an earlier run with the same source and settings left in
   // OUT.partial.
   bool resume = false;
+  // Plans all of it and writes nothing; disk space is not looked at. unshard
+  // looks for every piece.
+  bool dry_run = false;
   // After each finished file; an error ends the run, which can be resumed.
   std::function<absl::Status(int64_t done_bytes, int64_t total_bytes)> on_file;
 };

@@ -6,15 +6,16 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "espalier/io/internal/file.h"
+#include "espalier/io/internal/map_cache.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/weight_map.h"
-#include "espalier/io/safetensors_reader.h"
 
 namespace espalier {
 
@@ -22,6 +23,7 @@ namespace {
 
 constexpr char kSingleName[] = "model.safetensors";
 constexpr char kIndexName[] = "model.safetensors.index.json";
+constexpr size_t kMaxKeptMaps = 64;
 
 uint64_t HashName(absl::string_view name) {
   return absl::Hash<absl::string_view>()(name);
@@ -32,11 +34,30 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+// Calls visit(tensor, file) for each item of an index file; errors begin with
+// its path.
+absl::Status VisitIndex(
+    const std::string& path,
+    absl::FunctionRef<absl::Status(const std::string&, const std::string&)>
+        visit) {
+  const absl::StatusOr<std::string> text =
+      internal::ReadWholeFile(path, internal::kMaxIndexBytes);
+  if (!text.ok()) return text.status();
+  const absl::Status status = internal::VisitWeightMap(*text, visit);
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
 }  // namespace
+
+TensorCatalog::TensorCatalog()
+    : maps_(std::make_shared<internal::MapCache>(kMaxKeptMaps)) {}
 
 absl::StatusOr<TensorCatalog> TensorCatalog::Scan(const std::string& dir,
                                                   ProblemList* problems,
-                                                  ProblemList* notes) {
+                                                  ProblemList* notes,
+                                                  ReadMode mode) {
   TensorCatalog catalog;
   catalog.dir_ = dir;
   const std::string index_path = internal::JoinPath(dir, kIndexName);
@@ -52,32 +73,38 @@ absl::StatusOr<TensorCatalog> TensorCatalog::Scan(const std::string& dir,
                                "; remove the one that is not meant"));
   }
   if (!catalog.has_index_) {
-    catalog.AddFile(kSingleName, problems, notes);
+    catalog.AddFile(kSingleName, mode, problems, notes);
     catalog.NoteOtherFiles(notes);
     return catalog;
   }
-  const absl::StatusOr<std::string> text =
-      internal::ReadWholeFile(index_path, internal::kMaxIndexBytes);
-  absl::Status status = text.status();
-  if (status.ok()) status = catalog.ReadIndex(*text);
-  if (!status.ok()) {
-    problems->Add("bad_index",
-                  absl::StrCat(index_path, ": ", status.message()));
+  if (absl::Status s = catalog.ReadIndex(index_path); !s.ok()) {
+    problems->Add("bad_index", std::string(s.message()));
     return catalog;
   }
   for (size_t i = 0; i < catalog.mapped_files_.size(); ++i) {
-    catalog.AddFile(catalog.mapped_files_[i], problems, notes);
+    if (!Exists(internal::JoinPath(dir, catalog.mapped_files_[i]))) {
+      problems->Add("missing_file",
+                    absl::StrCat(index_path, ": tensor ",
+                                 internal::Quote(catalog.first_mapped_[i]),
+                                 " is mapped to ", catalog.mapped_files_[i],
+                                 ", which is missing"));
+    }
+    catalog.AddFile(catalog.mapped_files_[i], mode, problems, notes);
   }
-  catalog.CheckMappings(*text, problems, notes);
+  catalog.CheckMappings(index_path, problems, notes);
   catalog.mappings_ = {};
+  catalog.first_mapped_ = {};
   catalog.NoteOtherFiles(notes);
   return catalog;
 }
 
-absl::StatusOr<TensorCatalog> TensorCatalog::Open(const std::string& dir) {
+absl::StatusOr<TensorCatalog> TensorCatalog::Open(const std::string& dir,
+                                                  ReadMode mode,
+                                                  ProblemList* notes) {
   ProblemList problems;
-  ProblemList notes;
-  absl::StatusOr<TensorCatalog> catalog = Scan(dir, &problems, &notes);
+  ProblemList ignored;
+  absl::StatusOr<TensorCatalog> catalog =
+      Scan(dir, &problems, notes != nullptr ? notes : &ignored, mode);
   if (!catalog.ok() || problems.empty()) return catalog;
   return FirstProblem(problems);
 }
@@ -91,15 +118,20 @@ absl::Status TensorCatalog::FirstProblem(const ProblemList& problems) {
                        : ""));
 }
 
-// File names and, for each tensor, a hash and the file's number.
-absl::Status TensorCatalog::ReadIndex(const std::string& text) {
+// File names and, for each tensor, a hash and the file's number. The text is
+// read again where names are needed for a message.
+absl::Status TensorCatalog::ReadIndex(const std::string& path) {
   absl::flat_hash_map<std::string, uint32_t> numbers;
   std::vector<std::string> names;
-  absl::Status status = internal::VisitWeightMap(
-      text, [&](const std::string& tensor, const std::string& file) {
+  std::vector<std::string> first;
+  absl::Status status =
+      VisitIndex(path, [&](const std::string& tensor, const std::string& file) {
         const auto [found, inserted] =
             numbers.try_emplace(file, static_cast<uint32_t>(names.size()));
-        if (inserted) names.push_back(file);
+        if (inserted) {
+          names.push_back(file);
+          first.push_back(tensor);
+        }
         mappings_.push_back({HashName(tensor), found->second, false});
         return absl::OkStatus();
       });
@@ -113,6 +145,8 @@ absl::Status TensorCatalog::ReadIndex(const std::string& text) {
         std::lower_bound(mapped_files_.begin(), mapped_files_.end(), name) -
         mapped_files_.begin()));
   }
+  first_mapped_.resize(names.size());
+  for (size_t i = 0; i < names.size(); ++i) first_mapped_[place[i]] = first[i];
   for (Mapping& mapping : mappings_) mapping.file = place[mapping.file];
   std::sort(mappings_.begin(), mappings_.end(),
             [](const Mapping& a, const Mapping& b) { return a.hash < b.hash; });
@@ -120,8 +154,8 @@ absl::Status TensorCatalog::ReadIndex(const std::string& text) {
       mappings_.begin(), mappings_.end(),
       [](const Mapping& a, const Mapping& b) { return a.hash == b.hash; });
   if (twice == mappings_.end()) return absl::OkStatus();
-  return internal::VisitWeightMap(
-      text, [&](const std::string& tensor, const std::string& /*file*/) {
+  return VisitIndex(
+      path, [&](const std::string& tensor, const std::string& /*file*/) {
         if (HashName(tensor) != twice->hash) return absl::OkStatus();
         return absl::InvalidArgumentError(absl::StrCat(
             "tensor ", internal::Quote(tensor), " is mapped twice"));
@@ -136,19 +170,16 @@ uint32_t TensorCatalog::ShapeIndex(absl::Span<const int64_t> shape) {
   return found->second;
 }
 
-void TensorCatalog::AddFile(const std::string& name, ProblemList* problems,
-                            ProblemList* notes) {
+void TensorCatalog::AddFile(const std::string& name, ReadMode mode,
+                            ProblemList* problems, ProblemList* notes) {
   const std::string path = internal::JoinPath(dir_, name);
   const uint32_t number = static_cast<uint32_t>(files_.size());
   files_.emplace_back().name = name;
   files_.back().first = static_cast<uint32_t>(tensors_.size());
-  if (!Exists(path)) {
-    problems->Add("missing_file",
-                  absl::StrCat(path, ": the index names it, it is missing"));
-    return;
-  }
-  const absl::StatusOr<SafetensorsFile> file =
-      SafetensorsFile::Open(path, ReadMode::kRead);
+  opened_.emplace_back();
+  if (!Exists(path)) return;  // told already
+  absl::StatusOr<SafetensorsFile> file =
+      SafetensorsFile::Open(path, mode, maps_);
   if (!file.ok()) {
     problems->Add("bad_file", std::string(file.status().message()));
     return;
@@ -186,6 +217,8 @@ void TensorCatalog::AddFile(const std::string& name, ProblemList* problems,
     }
     by_hash_.try_emplace(hash, index);
   }
+  file->DropEntries();
+  opened_.back() = *std::move(file);
 }
 
 const TensorCatalog::Tensor* TensorCatalog::Find(absl::string_view name) const {
@@ -198,7 +231,7 @@ const TensorCatalog::Tensor* TensorCatalog::Find(absl::string_view name) const {
   return nullptr;
 }
 
-void TensorCatalog::CheckMappings(const std::string& text,
+void TensorCatalog::CheckMappings(const std::string& path,
                                   ProblemList* problems, ProblemList* notes) {
   int64_t met = 0;
   for (const Tensor& tensor : tensors_) {
@@ -220,14 +253,15 @@ void TensorCatalog::CheckMappings(const std::string& text,
       problems->Add("tensor_not_in_file",
                     absl::StrCat("tensor ", internal::Quote(name),
                                  " is mapped to ", files_[mapping->file].name,
-                                 "; it is in ", files_[tensor.file].name));
+                                 ", which does not hold it; it is in ",
+                                 files_[tensor.file].name));
     }
   }
   if (met == static_cast<int64_t>(mappings_.size())) return;
   // Names are needed for messages only; what is in a missing or broken file
   // has been told already.
-  absl::Status ignored = internal::VisitWeightMap(
-      text, [&](const std::string& tensor, const std::string& file) {
+  absl::Status ignored =
+      VisitIndex(path, [&](const std::string& tensor, const std::string& file) {
         const uint64_t hash = HashName(tensor);
         const auto mapping = std::lower_bound(
             mappings_.begin(), mappings_.end(), hash,
@@ -266,6 +300,15 @@ void TensorCatalog::NoteOtherFiles(ProblemList* notes) const {
 std::string TensorCatalog::Describe(const Tensor& tensor) const {
   return absl::StrCat(ToString(tensor.dtype), " [",
                       absl::StrJoin(ShapeOf(tensor), ", "), "]");
+}
+
+SafetensorsEntry TensorCatalog::EntryOf(const Tensor& tensor) const {
+  const absl::Span<const int64_t> shape = ShapeOf(tensor);
+  return {std::string(NameOf(tensor)),
+          tensor.dtype,
+          {shape.begin(), shape.end()},
+          tensor.begin,
+          tensor.begin + tensor.num_bytes};
 }
 
 std::string TensorCatalog::PathOf(const File& file) const {

@@ -2,6 +2,8 @@
 #define ESPALIER_IO_TENSOR_CATALOG_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,14 +14,15 @@
 #include "absl/types/span.h"
 
 #include "espalier/io/problem_list.h"
-#include "espalier/io/safetensors_format.h"
+#include "espalier/io/safetensors_reader.h"
 
 namespace espalier {
 
 // The tensors of a checkpoint folder, from the headers of its files alone, in
-// about 120 bytes each: what tools for folders of half a million tensors
-// need. Where CheckpointReader stops at the first fault, this collects all.
-// Immutable after Scan; thread-safe.
+// about 150 bytes each: what folders of half a million tensors need. Opens
+// model.safetensors, or the shards that model.safetensors.index.json names, and
+// holds the index against them. No file stays open. Immutable after Scan;
+// thread-safe.
 class TensorCatalog {
  public:
   struct File {
@@ -47,9 +50,12 @@ class TensorCatalog {
   // ignored_file, header (unknown fields).
   static absl::StatusOr<TensorCatalog> Scan(const std::string& dir,
                                             ProblemList* problems,
-                                            ProblemList* notes);
+                                            ProblemList* notes,
+                                            ReadMode mode = ReadMode::kRead);
   // The same, with the first problem as DATA_LOSS.
-  static absl::StatusOr<TensorCatalog> Open(const std::string& dir);
+  static absl::StatusOr<TensorCatalog> Open(const std::string& dir,
+                                            ReadMode mode = ReadMode::kRead,
+                                            ProblemList* notes = nullptr);
   static absl::Status FirstProblem(const ProblemList& problems);
 
   const std::string& dir() const { return dir_; }
@@ -64,6 +70,11 @@ class TensorCatalog {
     return shapes_[tensor.shape];
   }
   std::string Describe(const Tensor& tensor) const;  // "BF16 [2, 3]"
+  SafetensorsEntry EntryOf(const Tensor& tensor) const;
+  // The tensor's file, without entries(): Load and ReadBytes take EntryOf's.
+  const SafetensorsFile& FileOf(const Tensor& tensor) const {
+    return *opened_[tensor.file];
+  }
   // Null when there is none.
   const Tensor* Find(absl::string_view name) const;
   std::string PathOf(const File& file) const;
@@ -76,18 +87,21 @@ class TensorCatalog {
     bool met = false;
   };
 
-  TensorCatalog() = default;
-  absl::Status ReadIndex(const std::string& text);
-  void AddFile(const std::string& name, ProblemList* problems,
+  TensorCatalog();
+  absl::Status ReadIndex(const std::string& path);
+  void AddFile(const std::string& name, ReadMode mode, ProblemList* problems,
                ProblemList* notes);
-  void CheckMappings(const std::string& text, ProblemList* problems,
+  void CheckMappings(const std::string& path, ProblemList* problems,
                      ProblemList* notes);
   void NoteOtherFiles(ProblemList* notes) const;
   uint32_t ShapeIndex(absl::Span<const int64_t> shape);
 
   std::string dir_;
   bool has_index_ = false;
+  std::shared_ptr<internal::MapCache> maps_;
   std::vector<File> files_;
+  std::vector<std::optional<SafetensorsFile>>
+      opened_;  // one for each of files_
   std::vector<Tensor> tensors_;
   std::string names_;
   std::vector<std::vector<int64_t>> shapes_;
@@ -95,6 +109,7 @@ class TensorCatalog {
   absl::flat_hash_map<uint64_t, uint32_t> by_hash_;  // of the name
   std::vector<Mapping> mappings_;                    // hashes ascending
   std::vector<std::string> mapped_files_;            // ascending
+  std::vector<std::string> first_mapped_;  // a tensor of each of these
   int64_t total_bytes_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,7 @@ namespace {
 
 struct Stored {
   const SafetensorsFile* file = nullptr;
-  const SafetensorsEntry* entry = nullptr;
+  std::optional<SafetensorsEntry> entry;
 };
 
 absl::StatusOr<bool> SameBytes(const Stored& a, const Stored& b) {
@@ -52,16 +53,16 @@ absl::StatusOr<TiedWeights> CheckTiedWeights(const CheckpointReader& reader,
   Stored b;
   a.entry = reader.Find(embedding, &a.file);
   b.entry = reader.Find(head, &b.file);
-  if (a.entry == nullptr && (!tied || b.entry == nullptr)) {
+  if (!a.entry && (!tied || !b.entry)) {
     return absl::NotFoundError(
         absl::StrCat(reader.dir(), ": no tensor ", internal::Quote(embedding)));
   }
-  if (b.entry == nullptr && !tied) {
+  if (!b.entry && !tied) {
     return absl::NotFoundError(absl::StrCat(
         reader.dir(), ": no tensor ", internal::Quote(head),
         ", and config.json does not tie it to ", internal::Quote(embedding)));
   }
-  if (a.entry == nullptr || b.entry == nullptr || a.entry == b.entry) {
+  if (!a.entry || !b.entry || a.entry->name == b.entry->name) {
     return TiedWeights::kShared;
   }
   if (!tied) return TiedWeights::kSeparate;

@@ -132,8 +132,8 @@ TEST_F(VerifyTest, HoldsTheIndexAgainstTheFiles) {
       ElementsAre("missing_file", "tensor_not_in_file", "missing_tensor"));
   EXPECT_THAT(Messages(report.problems, "tensor_not_in_file"),
               ElementsAre(HasSubstr("mlp_res_norm.weight\" is mapped to "
-                                    "model-00002-of-000008.safetensors; it is "
-                                    "in model-00003")));
+                                    "model-00002-of-000008.safetensors, which "
+                                    "does not hold it; it is in model-00003")));
   EXPECT_EQ(report.problems.CountOf("missing_tensor"), 8 + 6 + 8 + 48);
   EXPECT_EQ(Messages(report.problems, "missing_tensor").size(), 10u);
   EXPECT_THAT(Messages(report.notes, "ignored_file"),

@@ -116,7 +116,7 @@ absl::Status WeightReader::DescribeIntPacked(const QuantizationGroup& group,
 absl::Status WeightReader::DescribeFp4Packed(const QuantizationGroup& group,
                                              const std::string& base,
                                              WeightInfo& info) const {
-  const SafetensorsEntry& codes = *Find(info.codes).entry;
+  const SafetensorsEntry codes = *Find(info.codes).entry;
   if (codes.dtype != Type::kU8 || codes.shape.size() != 2) {
     return Bad(info.codes, absl::StrCat("is ", espalier::Describe(codes),
                                         ", expected U8 [out, in / 2]"));
@@ -177,7 +177,7 @@ absl::Status WeightReader::DescribePacked(const std::string& base,
 absl::Status WeightReader::DescribeBlocks(WeightInfo& info) const {
   info.codes = info.name + "_blocks";
   info.scales = info.name + "_scales";
-  const SafetensorsEntry& codes = *Find(info.codes).entry;
+  const SafetensorsEntry codes = *Find(info.codes).entry;
   if (codes.dtype != Type::kU8 || codes.shape.size() < 3 ||
       codes.shape.back() != 16) {
     return Bad(info.codes, absl::StrCat("is ", espalier::Describe(codes),
@@ -194,7 +194,7 @@ absl::Status WeightReader::DescribeBlocks(WeightInfo& info) const {
 }
 
 absl::Status WeightReader::DescribeFp8(WeightInfo& info) const {
-  const SafetensorsEntry& codes = *Find(info.name).entry;
+  const SafetensorsEntry codes = *Find(info.name).entry;
   info.codes = info.name;
   info.shape.assign(codes.shape.begin(), codes.shape.end());
   info.format = WeightFormat::kFp8Tensor;
@@ -221,7 +221,7 @@ absl::Status WeightReader::DescribeFp8(WeightInfo& info) const {
                             "); its scale may have another name"));
   }
   info.scales = names[0];
-  const SafetensorsEntry& scale = *Find(info.scales).entry;
+  const SafetensorsEntry scale = *Find(info.scales).entry;
   const std::vector<int64_t> shape(scale.shape.begin(), scale.shape.end());
   const bool e8m0 = scale.dtype == Type::kU8 || scale.dtype == Type::kF8E8M0;
   const bool known =
@@ -264,7 +264,7 @@ absl::Status WeightReader::DescribeFp8(WeightInfo& info) const {
 
 // U8 weight [out, in / 2], weight_scale E4M3 [out, in / 16], weight_scale_2.
 absl::Status WeightReader::DescribeModelOpt(WeightInfo& info) const {
-  const SafetensorsEntry& codes = *Find(info.name).entry;
+  const SafetensorsEntry codes = *Find(info.name).entry;
   info.codes = info.name;
   info.scales = info.name + "_scale";
   info.global_scale = info.name + "_scale_2";
@@ -286,7 +286,7 @@ absl::Status WeightReader::DescribeModelOpt(WeightInfo& info) const {
 }
 
 absl::Status WeightReader::DescribePlain(WeightInfo& info) const {
-  const SafetensorsEntry& entry = *Find(info.name).entry;
+  const SafetensorsEntry entry = *Find(info.name).entry;
   if (entry.dtype == Type::kF8E5M2 && !allow_unscaled_fp8_) {
     return absl::UnimplementedError(
         absl::StrCat("tensor ", internal::Quote(info.name), ": is ",
@@ -333,7 +333,7 @@ absl::StatusOr<WeightInfo> WeightReader::Describe(
   return info;
 }
 
-std::vector<std::string> WeightReader::Names() const {
+std::vector<absl::string_view> WeightReader::Names() const {
   const auto holds = [&](absl::string_view name, Type dtype) {
     const Stored stored = Find(name);
     return stored && stored.entry->dtype == dtype;
@@ -365,15 +365,16 @@ std::vector<std::string> WeightReader::Names() const {
     return absl::ConsumeSuffix(&base, ".scale") &&
            holds(absl::StrCat(base, kWeight), Type::kF8E4M3);
   };
-  std::vector<std::string> names;
-  names.reserve(reader_->names().size());
-  for (const std::string& name : reader_->names()) {
+  // A weight's name is the beginning of its codes' name.
+  std::vector<absl::string_view> names;
+  names.reserve(static_cast<size_t>(reader_->num_tensors()));
+  for (const absl::string_view name : reader_->names()) {
     absl::string_view base = name;
     if (absl::ConsumeSuffix(&base, ".weight_packed")) {
-      names.push_back(absl::StrCat(base, kWeight));
+      names.push_back(name.substr(0, base.size() + kWeight.size()));
     } else if (absl::ConsumeSuffix(&base, "_blocks") &&
                reader_->Contains(absl::StrCat(base, "_scales"))) {
-      names.emplace_back(base);
+      names.push_back(base);
     } else if (!is_part(name)) {
       names.push_back(name);
     }

@@ -2,6 +2,7 @@
 #define ESPALIER_IO_WEIGHT_READER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,8 +76,8 @@ class WeightReader {
   const QuantizationConfig& config() const { return config_; }
 
   // Names of all weights and other tensors, ascending, codes and scales under
-  // the name of their weight.
-  std::vector<std::string> Names() const;
+  // the name of their weight. They point into the reader.
+  std::vector<absl::string_view> Names() const;
 
   // Finds the tensors of a weight and holds their dtypes and shapes against the
   // rules of the format. Fails, naming the tensor: NOT_FOUND; INVALID_ARGUMENT
@@ -102,8 +103,8 @@ class WeightReader {
  private:
   struct Stored {
     const SafetensorsFile* file = nullptr;
-    const SafetensorsEntry* entry = nullptr;
-    explicit operator bool() const { return entry != nullptr; }
+    std::optional<SafetensorsEntry> entry;
+    explicit operator bool() const { return entry.has_value(); }
   };
   Stored Find(absl::string_view name) const;
   absl::Status CheckPart(const std::string& name,

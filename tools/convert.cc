@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 
@@ -26,6 +27,12 @@ struct ConvertFlags {
 };
 
 JsonValue ToJson(const ConvertReport& report, const std::string& output) {
+  JsonValue::Array shards;
+  for (const ConvertReport::Shard& shard : report.shards) {
+    shards.push_back(JsonValue::Object{{"bytes", shard.data_bytes},
+                                       {"file", shard.file},
+                                       {"tensors", shard.num_tensors}});
+  }
   return JsonValue::Object{
       {"bytes", report.total_bytes},
       {"bytes_resumed", report.resumed_bytes},
@@ -35,7 +42,8 @@ JsonValue ToJson(const ConvertReport& report, const std::string& output) {
       {"num_decoded", report.num_decoded},
       {"num_packed", report.num_packed},
       {"num_shards", report.num_shards},
-      {"output", output}};
+      {"output", output},
+      {"shards", std::move(shards)}};
 }
 
 void ShowProgress(int64_t done, int64_t total) {
@@ -61,8 +69,13 @@ int Run(ConvertFlags& flags) {
       ConvertCheckpoint(flags.model, flags.output, flags.options);
   if (!report.ok()) return FailOnFolder("convert", report.status());
   if (flags.json) return Print(WriteJson(ToJson(*report, flags.output)));
-  std::printf("%s: %" PRId64 " bytes in %" PRId64 " shards\n",
-              flags.output.c_str(), report->total_bytes, report->num_shards);
+  std::printf("%s: %" PRId64 " bytes in %" PRId64 " shards%s\n",
+              flags.output.c_str(), report->total_bytes, report->num_shards,
+              flags.options.dry_run ? " would be written" : "");
+  for (const ConvertReport::Shard& shard : report->shards) {
+    std::printf("  %s: %" PRId64 " tensors, %" PRId64 " bytes\n",
+                shard.file.c_str(), shard.num_tensors, shard.data_bytes);
+  }
   std::printf("weights: %" PRId64 " copied, %" PRId64 " cast, %" PRId64
               " packed, %" PRId64 " decoded\n",
               report->num_copied, report->num_cast, report->num_packed,
@@ -97,6 +110,8 @@ void AddConvert(CLI::App& app, int& exit_code) {
       ->transform(CLI::AsSizeValue(true));
   cmd->add_flag("--resume", flags->options.resume,
                 "Go on where a killed run stopped");
+  cmd->add_flag("--dry-run", flags->options.dry_run,
+                "Show what would be written; write nothing");
   cmd->add_flag("--json", flags->json, "For machines");
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }

@@ -36,10 +36,11 @@ int Report(const char* command, const ShardFlags& flags,
            const absl::StatusOr<ShardReport>& report) {
   if (!report.ok()) return FailOnFolder(command, report.status());
   if (flags.json) return Print(WriteJson(ToJson(*report)));
-  std::printf("%s: %lld tensors, %s in %lld files", report->out.c_str(),
+  std::printf("%s: %lld tensors, %s in %lld files%s", report->out.c_str(),
               static_cast<long long>(report->num_tensors),
               internal::BytesText(report->total_bytes).c_str(),
-              static_cast<long long>(report->num_files));
+              static_cast<long long>(report->num_files),
+              flags.options.dry_run ? " would be written" : "");
   if (report->num_taken_up > 0) {
     std::printf(", %lld of them from an earlier run",
                 static_cast<long long>(report->num_taken_up));
@@ -67,6 +68,8 @@ void AddCommon(CLI::App* cmd, ShardFlags& flags) {
   cmd->add_option("--out", flags.out, "New folder")->required();
   cmd->add_flag("--resume", flags.options.resume,
                 "Take up what an earlier run left in OUT.partial");
+  cmd->add_flag("--dry-run", flags.options.dry_run,
+                "Plan all of it, write nothing");
   cmd->add_flag("--json", flags.json, "For machines");
 }
 

@@ -79,72 +79,83 @@ JsonValue CompressedTensorsConfig(const std::string& format,
       {"quantization_status", "compressed"}};
 }
 
-class Planner {
+// What becomes of one weight.
+struct Decision {
+  enum class Kind : uint8_t { kCopied, kCast, kDecoded, kPacked };
+  Kind kind = Kind::kCopied;
+  bool same_format = false;  // packed already as it is to be packed
+  bool selected = false;     // its name is among those to pack
+  bool stays_dense = false;  // a linear weight that is not packed
+  ConvertTask task;
+};
+
+class Decider {
  public:
-  Planner(const WeightSource& source, const ConvertOptions& options)
+  Decider(const WeightSource& source, const ConvertOptions& options,
+          const std::vector<std::string>& only)
       : source_(source),
         options_(options),
         gpt_oss_(ModelType(source.config()) == "gpt_oss"),
-        only_(options.only) {
-    if (only_.empty()) {
-      only_ = {"*_proj.weight", "*.w1.weight", "*.w2.weight", "*.w3.weight"};
-      if (gpt_oss_) {
-        only_.insert(only_.end(),
-                     {"*.experts.gate_up_proj", "*.experts.down_proj"});
-      }
-    }
-    hits_.resize(only_.size());
-  }
+        only_(only) {}
 
-  absl::StatusOr<ConvertPlan> Run() {
-    const ExpertLayout layout =
-        options_.experts == ExpertTarget::kKeep      ? ExpertLayout::kKeep
-        : options_.experts == ExpertTarget::kStacked ? ExpertLayout::kStacked
-                                                     : ExpertLayout::kSeparate;
-    absl::StatusOr<std::vector<WeightView>> views = MakeViews(source_, layout);
-    if (!views.ok()) return views.status();
-    for (WeightView& view : *views) {
-      if (absl::Status s = Add(std::move(view)); !s.ok()) return s;
-    }
-    if (IsPacking(options_.to)) {
-      for (size_t i = 0; i < only_.size(); ++i) {
-        if (options_.only.empty() || hits_[i] > 0) continue;
-        return absl::OutOfRangeError(absl::StrCat("pattern ", Quote(only_[i]),
-                                                  " names no weight to pack"));
+  absl::StatusOr<Decision> Decide(WeightView view) const {
+    const absl::StatusOr<SourceWeight> found =
+        source_.Weight(view.pieces[0].weight);
+    if (!found.ok()) return found.status();
+    const SourceWeight& weight = *found;
+    if (!weight.is_float) return Copy(std::move(view));
+    if (options_.to == ConvertTarget::kKeep) {
+      if (weight.format != WeightFormat::kDense && !IsWhole(view)) {
+        return absl::UnimplementedError(absl::StrCat(
+            "tensor ", Quote(weight.name), " is packed as ",
+            ToString(weight.format),
+            "; its experts can be laid out anew only as floats: convert to "
+            "bf16"));
       }
-      if (plan_.report.num_packed == 0 && num_same_ == 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "there is no weight to pack among ", source_.weights().size(),
-            " tensors; patterns: ", absl::StrJoin(only_, ", ")));
-      }
+      return IsWhole(view) && weight.copyable
+                 ? Copy(std::move(view))
+                 : Floats(std::move(view), weight, weight.dtype);
     }
-    WriteConfig();
-    return std::move(plan_);
+    if (!IsPacking(options_.to)) {
+      return Floats(std::move(view), weight, FloatType(options_.to));
+    }
+    if (IsSelected(view.name)) {
+      const absl::StatusOr<bool> same = IsSameFormat(view, weight);
+      if (!same.ok()) return same.status();
+      absl::StatusOr<Decision> decision =
+          *same ? Copy(std::move(view)) : Pack(std::move(view), weight);
+      if (!decision.ok()) return decision;
+      decision->same_format = *same;
+      decision->selected = true;
+      return decision;
+    }
+    const bool stays_dense = weight.format == WeightFormat::kDense &&
+                             view.shape.size() == 2 &&
+                             absl::EndsWith(view.name, ".weight");
+    Decision decision = weight.format == WeightFormat::kDense &&
+                                IsWhole(view) && weight.copyable
+                            ? Copy(std::move(view))
+                            : Floats(std::move(view), weight, weight.dtype);
+    decision.stays_dense = stays_dense;
+    return decision;
   }
 
  private:
   // Whether the view is one whole weight of the source, as it stands there.
   bool IsWhole(const WeightView& view) const {
     return view.pieces.size() == 1 && !view.transposed &&
-           view.name == source_.weights()[view.pieces[0].weight].name;
-  }
-  const SourceWeight& SourceOf(const WeightView& view) const {
-    return source_.weights()[view.pieces[0].weight];
+           view.name == source_.names()[view.pieces[0].weight];
   }
 
-  bool IsSelected(const WeightView& view) {
-    bool selected = false;
-    for (size_t i = 0; i < only_.size(); ++i) {
-      if (!MatchesGlob(only_[i], view.name)) continue;
-      selected = true;
-      ++hits_[i];
-    }
-    return selected;
+  bool IsSelected(absl::string_view name) const {
+    return std::any_of(
+        only_.begin(), only_.end(),
+        [&](const std::string& pattern) { return MatchesGlob(pattern, name); });
   }
 
   // Whether the stored tensors are just what packing would write the kind of.
-  absl::StatusOr<bool> IsSameFormat(const WeightView& view) const {
-    const SourceWeight& weight = SourceOf(view);
+  absl::StatusOr<bool> IsSameFormat(const WeightView& view,
+                                    const SourceWeight& weight) const {
     if (!IsWhole(view) || !weight.copyable ||
         weight.format == WeightFormat::kDense) {
       return false;
@@ -169,58 +180,20 @@ class Planner {
     }
   }
 
-  absl::Status Add(WeightView view) {
-    const SourceWeight& weight = SourceOf(view);
-    if (!weight.is_float) return Copy(std::move(view));
-    if (options_.to == ConvertTarget::kKeep) {
-      if (weight.format != WeightFormat::kDense && !IsWhole(view)) {
-        return absl::UnimplementedError(absl::StrCat(
-            "tensor ", Quote(weight.name), " is packed as ",
-            ToString(weight.format),
-            "; its experts can be laid out anew only as floats: convert to "
-            "bf16"));
-      }
-      return IsWhole(view) && weight.copyable
-                 ? Copy(std::move(view))
-                 : Floats(std::move(view), weight.dtype);
-    }
-    if (!IsPacking(options_.to)) {
-      return Floats(std::move(view), FloatType(options_.to));
-    }
-    if (IsSelected(view)) {
-      const absl::StatusOr<bool> same = IsSameFormat(view);
-      if (!same.ok()) return same.status();
-      if (*same) {
-        ++num_same_;
-        return Copy(std::move(view));
-      }
-      return Pack(std::move(view));
-    }
-    if (weight.format == WeightFormat::kDense && view.shape.size() == 2 &&
-        absl::EndsWith(view.name, ".weight")) {
-      dense_.push_back(std::string(absl::StripSuffix(view.name, ".weight")));
-    }
-    if (weight.format == WeightFormat::kDense && IsWhole(view) &&
-        weight.copyable) {
-      return Copy(std::move(view));
-    }
-    return Floats(std::move(view), weight.dtype);
+  static Decision Copy(WeightView view) {
+    return {Decision::Kind::kCopied,
+            false,
+            false,
+            false,
+            {ConvertStep::kCopy, std::move(view)}};
   }
 
-  absl::Status Copy(WeightView view) {
-    ++plan_.report.num_copied;
-    plan_.tasks.push_back({ConvertStep::kCopy, std::move(view)});
-    return absl::OkStatus();
-  }
-
-  absl::Status Floats(WeightView view, Type dtype) {
-    const SourceWeight& weight = SourceOf(view);
-    if (weight.format == WeightFormat::kDense && weight.dtype == dtype &&
-        IsWhole(view) && weight.copyable) {
+  Decision Floats(WeightView view, const SourceWeight& weight,
+                  Type dtype) const {
+    const bool dense = weight.format == WeightFormat::kDense;
+    if (dense && weight.dtype == dtype && IsWhole(view) && weight.copyable) {
       return Copy(std::move(view));
     }
-    ++(weight.format == WeightFormat::kDense ? plan_.report.num_cast
-                                             : plan_.report.num_decoded);
     // gpt-oss holds dense experts as x W wants them: [E, in, out].
     if (gpt_oss_ && weight.format == WeightFormat::kMxfp4 &&
         view.shape.size() == 3) {
@@ -228,11 +201,15 @@ class Planner {
       std::swap(view.shape[1], view.shape[2]);
     }
     view.dtype = dtype;
-    plan_.tasks.push_back({ConvertStep::kFloats, std::move(view)});
-    return absl::OkStatus();
+    return {dense ? Decision::Kind::kCast : Decision::Kind::kDecoded,
+            false,
+            false,
+            false,
+            {ConvertStep::kFloats, std::move(view)}};
   }
 
-  absl::Status Pack(WeightView view) {
+  absl::StatusOr<Decision> Pack(WeightView view,
+                                const SourceWeight& weight) const {
     const auto bad = [&](absl::string_view what) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", Quote(view.name), " [",
@@ -246,7 +223,7 @@ class Planner {
           "cannot be packed: expected a linear weight [out, in] named "
           "NAME.weight; lay stacked experts out separately first");
     }
-    if (blocks && SourceOf(view).format == WeightFormat::kDense) {
+    if (blocks && weight.format == WeightFormat::kDense) {
       view.transposed = true;
       std::swap(view.shape[1], view.shape[2]);
     }
@@ -259,79 +236,81 @@ class Planner {
         : options_.to == ConvertTarget::kFp8  ? ConvertStep::kFp8
         : options_.to == ConvertTarget::kInt4 ? ConvertStep::kInt4
                                               : ConvertStep::kMxfp4;
-    ++plan_.report.num_packed;
-    plan_.tasks.push_back({step, std::move(view)});
-    return absl::OkStatus();
-  }
-
-  void SetDType(JsonValue& config) const {
-    const absl::string_view name =
-        options_.to == ConvertTarget::kF32    ? "float32"
-        : options_.to == ConvertTarget::kBF16 ? "bfloat16"
-                                              : "float16";
-    const bool has_new = config.Find("dtype") != nullptr;
-    if (has_new) config.Set("dtype", name);
-    if (!has_new || config.Find("torch_dtype") != nullptr) {
-      config.Set("torch_dtype", name);
-    }
-  }
-
-  void WriteConfig() {
-    JsonValue config = source_.config();
-    const bool nested = &TextConfig(config) != &config;
-    if (options_.to == ConvertTarget::kKeep) {
-      plan_.config = std::move(config);
-      return;
-    }
-    JsonValue text = nested ? TextConfig(config) : JsonValue();
-    for (JsonValue* part : {&config, &text}) {
-      Erase(*part, "quantization_config");
-      Erase(*part, "compression_config");
-    }
-    if (!IsPacking(options_.to)) {
-      SetDType(config);
-      if (nested) SetDType(text);
-    }
-    if (nested) config.Set("text_config", std::move(text));
-    JsonValue::Array dense(dense_.begin(), dense_.end());
-    if (options_.to == ConvertTarget::kFp8) {
-      config.Set(
-          "quantization_config",
-          JsonValue::Object{{"activation_scheme", "dynamic"},
-                            {"fmt", "e4m3"},
-                            {"modules_to_not_convert", std::move(dense)},
-                            {"quant_method", "fp8"},
-                            {"weight_block_size", JsonValue::Array{128, 128}}});
-    } else if (options_.to == ConvertTarget::kInt4) {
-      config.Set(
-          "quantization_config",
-          CompressedTensorsConfig("pack-quantized", "int", options_.int4_group,
-                                  std::move(dense)));
-    } else if (options_.to == ConvertTarget::kMxfp4 && gpt_oss_) {
-      config.Set(
-          "quantization_config",
-          JsonValue::Object{{"modules_to_not_convert",
-                             JsonValue::Array{"model.layers.*.self_attn",
-                                              "model.layers.*.mlp.router",
-                                              "model.embed_tokens", "lm_head"}},
-                            {"quant_method", "mxfp4"}});
-    } else if (options_.to == ConvertTarget::kMxfp4) {
-      config.Set("quantization_config",
-                 CompressedTensorsConfig("mxfp4-pack-quantized", "float", 32,
-                                         std::move(dense)));
-    }
-    plan_.config = std::move(config);
+    return Decision{
+        Decision::Kind::kPacked, false, false, false, {step, std::move(view)}};
   }
 
   const WeightSource& source_;
   const ConvertOptions& options_;
   const bool gpt_oss_;
-  std::vector<std::string> only_;
-  std::vector<int64_t> hits_;
-  std::vector<std::string> dense_;  // linear modules that stay dense
-  int64_t num_same_ = 0;
-  ConvertPlan plan_;
+  const std::vector<std::string>& only_;
 };
+
+void SetDType(ConvertTarget to, JsonValue& config) {
+  const absl::string_view name = to == ConvertTarget::kF32    ? "float32"
+                                 : to == ConvertTarget::kBF16 ? "bfloat16"
+                                                              : "float16";
+  const bool has_new = config.Find("dtype") != nullptr;
+  if (has_new) config.Set("dtype", name);
+  if (!has_new || config.Find("torch_dtype") != nullptr) {
+    config.Set("torch_dtype", name);
+  }
+}
+
+// config.json of what is written; `dense` are the linear modules that stay so.
+JsonValue ConfigOf(const WeightSource& source, const ConvertOptions& options,
+                   JsonValue::Array dense) {
+  JsonValue config = source.config();
+  const bool gpt_oss = ModelType(config) == "gpt_oss";
+  const bool nested = &TextConfig(config) != &config;
+  if (options.to == ConvertTarget::kKeep) return config;
+  JsonValue text = nested ? TextConfig(config) : JsonValue();
+  for (JsonValue* part : {&config, &text}) {
+    Erase(*part, "quantization_config");
+    Erase(*part, "compression_config");
+  }
+  if (!IsPacking(options.to)) {
+    SetDType(options.to, config);
+    if (nested) SetDType(options.to, text);
+  }
+  if (nested) config.Set("text_config", std::move(text));
+  if (options.to == ConvertTarget::kFp8) {
+    config.Set(
+        "quantization_config",
+        JsonValue::Object{{"activation_scheme", "dynamic"},
+                          {"fmt", "e4m3"},
+                          {"modules_to_not_convert", std::move(dense)},
+                          {"quant_method", "fp8"},
+                          {"weight_block_size", JsonValue::Array{128, 128}}});
+  } else if (options.to == ConvertTarget::kInt4) {
+    config.Set("quantization_config",
+               CompressedTensorsConfig("pack-quantized", "int",
+                                       options.int4_group, std::move(dense)));
+  } else if (options.to == ConvertTarget::kMxfp4 && gpt_oss) {
+    config.Set(
+        "quantization_config",
+        JsonValue::Object{{"modules_to_not_convert",
+                           JsonValue::Array{"model.layers.*.self_attn",
+                                            "model.layers.*.mlp.router",
+                                            "model.embed_tokens", "lm_head"}},
+                          {"quant_method", "mxfp4"}});
+  } else if (options.to == ConvertTarget::kMxfp4) {
+    config.Set("quantization_config",
+               CompressedTensorsConfig("mxfp4-pack-quantized", "float", 32,
+                                       std::move(dense)));
+  }
+  return config;
+}
+
+// What is packed where no pattern says so.
+std::vector<std::string> DefaultPatterns(const WeightSource& source) {
+  std::vector<std::string> only = {"*_proj.weight", "*.w1.weight",
+                                   "*.w2.weight", "*.w3.weight"};
+  if (ModelType(source.config()) == "gpt_oss") {
+    only.insert(only.end(), {"*.experts.gate_up_proj", "*.experts.down_proj"});
+  }
+  return only;
+}
 
 }  // namespace
 
@@ -399,9 +378,68 @@ bool MatchesGlob(absl::string_view pattern, absl::string_view name) {
   return p == pattern.size();
 }
 
-absl::StatusOr<ConvertPlan> PlanConversion(const WeightSource& source,
-                                           const ConvertOptions& options) {
-  return Planner(source, options).Run();
+absl::StatusOr<ConvertPlan> ConvertPlan::Make(const WeightSource& source,
+                                              const ConvertOptions& options) {
+  const ExpertLayout layout =
+      options.experts == ExpertTarget::kKeep      ? ExpertLayout::kKeep
+      : options.experts == ExpertTarget::kStacked ? ExpertLayout::kStacked
+                                                  : ExpertLayout::kSeparate;
+  absl::StatusOr<WeightViews> views = WeightViews::Make(source, layout);
+  if (!views.ok()) return views.status();
+  ConvertPlan plan(source, options, *std::move(views));
+  plan.only_ = options.only.empty() ? DefaultPatterns(source) : options.only;
+  std::vector<bool> hit(options.only.size());
+  JsonValue::Array dense;
+  int64_t num_same = 0;
+  const Decider decider(source, options, plan.only_);
+  for (size_t i = 0; i < plan.size(); ++i) {
+    absl::StatusOr<WeightView> view = plan.views_.Get(i);
+    if (!view.ok()) return view.status();
+    const absl::StatusOr<Decision> decision = decider.Decide(*std::move(view));
+    if (!decision.ok()) return decision.status();
+    const std::string& name = decision->task.view.name;
+    ConvertReport& report = plan.report_;
+    ++(decision->kind == Decision::Kind::kCopied    ? report.num_copied
+       : decision->kind == Decision::Kind::kCast    ? report.num_cast
+       : decision->kind == Decision::Kind::kDecoded ? report.num_decoded
+                                                    : report.num_packed);
+    if (decision->same_format) ++num_same;
+    if (decision->stays_dense) {
+      dense.emplace_back(absl::StripSuffix(name, ".weight"));
+    }
+    for (size_t p = 0; decision->selected && p < hit.size(); ++p) {
+      if (!hit[p]) hit[p] = MatchesGlob(options.only[p], name);
+    }
+  }
+  if (IsPacking(options.to)) {
+    for (size_t p = 0; p < hit.size(); ++p) {
+      if (hit[p]) continue;
+      return absl::OutOfRangeError(absl::StrCat(
+          "pattern ", Quote(options.only[p]), " names no weight to pack"));
+    }
+    if (plan.report_.num_packed == 0 && num_same == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is no weight to pack among ", source.names().size(),
+          " tensors; patterns: ", absl::StrJoin(plan.only_, ", ")));
+    }
+  }
+  plan.config_ = ConfigOf(source, options, std::move(dense));
+  return plan;
+}
+
+absl::StatusOr<ConvertTask> ConvertPlan::Task(size_t index) const {
+  absl::StatusOr<WeightView> view = views_.Get(index);
+  if (!view.ok()) return view.status();
+  absl::StatusOr<Decision> decision =
+      Decider(*source_, *options_, only_).Decide(*std::move(view));
+  if (!decision.ok()) return decision.status();
+  return std::move(decision->task);
+}
+
+absl::StatusOr<TensorGroup> ConvertPlan::Tensors(size_t index) const {
+  const absl::StatusOr<ConvertTask> task = Task(index);
+  if (!task.ok()) return task.status();
+  return TensorsOf(*source_, *options_, *task);
 }
 
 }  // namespace espalier::internal

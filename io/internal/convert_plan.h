@@ -1,7 +1,9 @@
 #ifndef ESPALIER_IO_INTERNAL_CONVERT_PLAN_H_
 #define ESPALIER_IO_INTERNAL_CONVERT_PLAN_H_
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,14 +37,35 @@ absl::StatusOr<TensorGroup> TensorsOf(const WeightSource& source,
                                       const ConvertOptions& options,
                                       const ConvertTask& task);
 
-struct ConvertPlan {
-  std::vector<ConvertTask> tasks;
-  JsonValue config;
-  ConvertReport report;  // the counts
-};
+// What becomes of every weight of a source. All of it is looked at by Make; a
+// task is worked out again when it is asked for, so that a plan for half a
+// million tensors is small.
+class ConvertPlan {
+ public:
+  // `source` and `options` outlive the plan.
+  static absl::StatusOr<ConvertPlan> Make(const WeightSource& source,
+                                          const ConvertOptions& options);
 
-absl::StatusOr<ConvertPlan> PlanConversion(const WeightSource& source,
-                                           const ConvertOptions& options);
+  size_t size() const { return views_.size(); }
+  // The same at every call.
+  absl::StatusOr<ConvertTask> Task(size_t index) const;
+  absl::StatusOr<TensorGroup> Tensors(size_t index) const;
+
+  const JsonValue& config() const { return config_; }
+  const ConvertReport& report() const { return report_; }  // the counts
+
+ private:
+  ConvertPlan(const WeightSource& source, const ConvertOptions& options,
+              WeightViews views)
+      : source_(&source), options_(&options), views_(std::move(views)) {}
+
+  const WeightSource* source_;
+  const ConvertOptions* options_;
+  WeightViews views_;
+  std::vector<std::string> only_;
+  JsonValue config_;
+  ConvertReport report_;
+};
 
 // Whether `pattern`, in which "*" stands for any text, is the whole name.
 bool MatchesGlob(absl::string_view pattern, absl::string_view name);

@@ -1,9 +1,7 @@
 #include "espalier/io/internal/weight_map.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/internal/file.h"
@@ -101,43 +99,6 @@ absl::Status VisitWeightMap(absl::string_view json,
   }
   return events.has_map() ? absl::OkStatus()
                           : absl::InvalidArgumentError("weight_map is missing");
-}
-
-absl::StatusOr<WeightMap> ParseWeightMap(absl::string_view json) {
-  WeightMap map;
-  absl::flat_hash_map<std::string, uint32_t> files;
-  absl::Status status = VisitWeightMap(
-      json, [&](const std::string& tensor, const std::string& file) {
-        const auto [found, inserted] =
-            files.try_emplace(file, static_cast<uint32_t>(map.files.size()));
-        if (inserted) map.files.push_back(file);
-        map.items.push_back({tensor, found->second});
-        return absl::OkStatus();
-      });
-  if (!status.ok()) return status;
-  const std::vector<std::string> unsorted = map.files;
-  std::sort(map.files.begin(), map.files.end());
-  std::vector<uint32_t> place(unsorted.size());
-  for (size_t i = 0; i < unsorted.size(); ++i) {
-    place[i] = static_cast<uint32_t>(
-        std::lower_bound(map.files.begin(), map.files.end(), unsorted[i]) -
-        map.files.begin());
-  }
-  for (WeightMap::Item& item : map.items) item.file = place[item.file];
-  std::sort(map.items.begin(), map.items.end(),
-            [](const WeightMap::Item& a, const WeightMap::Item& b) {
-              return a.tensor < b.tensor;
-            });
-  const auto twice = std::adjacent_find(
-      map.items.begin(), map.items.end(),
-      [](const WeightMap::Item& a, const WeightMap::Item& b) {
-        return a.tensor == b.tensor;
-      });
-  if (twice != map.items.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", Quote(twice->tensor), " is mapped twice"));
-  }
-  return map;
 }
 
 }  // namespace espalier::internal

@@ -39,25 +39,37 @@ class FolderSource final : public WeightSource {
       config_ = *std::move(json);
     }
     weight_reader_.emplace(reader_, *std::move(config));
-    for (const std::string& name : weight_reader_->Names()) {
-      absl::StatusOr<WeightInfo> info = weight_reader_->Describe(name);
-      if (!info.ok()) return info.status();
-      Add(*info);
-    }
-    for (const SafetensorsFile& file : reader_.files()) {
-      const absl::StatusOr<FileIdentity> identity = IdentityOf(file.path());
+    names_ = weight_reader_->Names();
+    for (const TensorCatalog::File& file : reader_.catalog().files()) {
+      const absl::StatusOr<FileIdentity> identity =
+          IdentityOf(reader_.catalog().PathOf(file));
       if (!identity.ok()) return identity.status();
-      absl::StrAppend(&fingerprint_, BaseName(file.path()), " ", identity->size,
-                      " ", identity->modified_ns, ";");
+      absl::StrAppend(&fingerprint_, file.name, " ", identity->size, " ",
+                      identity->modified_ns, ";");
     }
     notes_ = reader_.warnings();
     return ListFiles(dir);
   }
 
+  absl::StatusOr<SourceWeight> Weight(size_t weight) const override {
+    const absl::StatusOr<WeightInfo> info =
+        weight_reader_->Describe(names_[weight]);
+    if (!info.ok()) return info.status();
+    SourceWeight result;
+    result.name = names_[weight];
+    result.shape = info->shape;
+    result.format = info->format;
+    result.group = info->group;
+    if (info->format == WeightFormat::kDense) {
+      result.dtype = reader_.Find(info->codes)->dtype;
+      result.is_float = IsFloatType(result.dtype);
+    }
+    return result;
+  }
+
   absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
                         absl::Span<float> out) const override {
-    absl::StatusOr<WeightInfo> info =
-        weight_reader_->Describe(weights_[weight].name);
+    absl::StatusOr<WeightInfo> info = weight_reader_->Describe(names_[weight]);
     if (!info.ok()) return info.status();
     // Rows of one element: any number of them at a time.
     if (info->format == WeightFormat::kDense && info->shape.size() <= 1) {
@@ -68,7 +80,7 @@ class FolderSource final : public WeightSource {
 
   absl::StatusOr<TensorGroup> StoredOf(size_t weight) const override {
     const absl::StatusOr<WeightInfo> info =
-        weight_reader_->Describe(weights_[weight].name);
+        weight_reader_->Describe(names_[weight]);
     if (!info.ok()) return info.status();
     TensorGroup tensors = {SpecOf(info->codes)};
     for (const std::string& part : {info->scales, info->global_scale,
@@ -87,29 +99,16 @@ class FolderSource final : public WeightSource {
   absl::Status ReadStored(const std::string& tensor, int64_t offset,
                           absl::Span<uint8_t> out) const override {
     const SafetensorsFile* file = nullptr;
-    const SafetensorsEntry* entry = reader_.Find(tensor, &file);
-    if (entry == nullptr) return absl::NotFoundError(tensor);
+    const std::optional<SafetensorsEntry> entry = reader_.Find(tensor, &file);
+    if (!entry) return absl::NotFoundError(tensor);
     return file->ReadBytes(*entry, offset, out);
   }
 
  private:
   TensorSpec SpecOf(const std::string& name) const {
-    const SafetensorsEntry* entry = reader_.Find(name);
+    const std::optional<SafetensorsEntry> entry = reader_.Find(name);
     return {name, entry->dtype,
             std::vector<int64_t>(entry->shape.begin(), entry->shape.end())};
-  }
-
-  void Add(const WeightInfo& info) {
-    SourceWeight weight;
-    weight.name = info.name;
-    weight.shape = info.shape;
-    weight.format = info.format;
-    weight.group = info.group;
-    if (info.format == WeightFormat::kDense) {
-      weight.dtype = reader_.Find(info.codes)->dtype;
-      weight.is_float = IsFloatType(weight.dtype);
-    }
-    weights_.push_back(std::move(weight));
   }
 
   // Tokenizer, templates, generation settings: whatever is no weight.
@@ -140,20 +139,7 @@ class GgufSource final : public WeightSource {
   explicit GgufSource(GgufCheckpoint checkpoint)
       : checkpoint_(std::move(checkpoint)) {
     for (const GgufWeight& weight : checkpoint_.weights()) {
-      SourceWeight& source = weights_.emplace_back();
-      source.name = weight.name;
-      source.shape = weight.shape;
-      source.copyable = false;
-      switch (checkpoint_.file().tensors()[weight.tensor].type) {
-        case GgmlType::kF32:
-          source.dtype = SafetensorsDType::kF32;
-          break;
-        case GgmlType::kF16:
-          source.dtype = SafetensorsDType::kF16;
-          break;
-        default:
-          break;  // bf16
-      }
+      names_.push_back(weight.name);
     }
     fingerprint_ = checkpoint_.file().fingerprint();
     config_ = checkpoint_.config();
@@ -165,13 +151,25 @@ class GgufSource final : public WeightSource {
         "from the model it was made from");
   }
 
+  absl::StatusOr<SourceWeight> Weight(size_t weight) const override {
+    const GgufWeight& stored = checkpoint_.weights()[weight];
+    SourceWeight result;
+    result.name = names_[weight];
+    result.shape = stored.shape;
+    result.copyable = false;
+    const GgmlType type = checkpoint_.file().tensors()[stored.tensor].type;
+    if (type == GgmlType::kF32) result.dtype = SafetensorsDType::kF32;
+    if (type == GgmlType::kF16) result.dtype = SafetensorsDType::kF16;
+    return result;  // bf16 for others
+  }
+
   absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
                         absl::Span<float> out) const override {
     return checkpoint_.DecodeRows(checkpoint_.weights()[weight], start, count,
                                   out);
   }
   absl::StatusOr<TensorGroup> StoredOf(size_t weight) const override {
-    return absl::UnimplementedError(weights_[weight].name);
+    return absl::UnimplementedError(names_[weight]);
   }
   absl::Status ReadStored(const std::string& tensor, int64_t /*offset*/,
                           absl::Span<uint8_t> /*out*/) const override {

@@ -18,7 +18,7 @@
 namespace espalier::internal {
 
 struct SourceWeight {
-  std::string name;
+  absl::string_view name;      // points into the source
   std::vector<int64_t> shape;  // in elements
   // The dtype it keeps when none is asked for: its own, or bf16 where it is
   // packed.
@@ -30,8 +30,9 @@ struct SourceWeight {
   bool copyable = true;
 };
 
-// A checkpoint as rows of f32, whatever it is stored in. Nothing of the
-// weights stays in memory. A weight of one dim has rows of one element.
+// A checkpoint as rows of f32, whatever it is stored in. Of a weight no more
+// stays in memory than its name and its place. A weight of one dim has rows of
+// one element.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -39,7 +40,10 @@ class WeightSource {
   static absl::StatusOr<std::unique_ptr<WeightSource>> Open(
       const std::string& path);
 
-  const std::vector<SourceWeight>& weights() const { return weights_; }
+  // The weights' names, in the order in which they are converted.
+  const std::vector<absl::string_view>& names() const { return names_; }
+  // Found again for each call: a large model has half a million of them.
+  virtual absl::StatusOr<SourceWeight> Weight(size_t weight) const = 0;
   // Changes when the source does.
   const std::string& fingerprint() const { return fingerprint_; }
   // The whole config.json; an empty object where there is none.
@@ -53,14 +57,13 @@ class WeightSource {
   virtual absl::Status ReadRows(size_t weight, int64_t start, int64_t count,
                                 absl::Span<float> out) const = 0;
   // The tensors that hold a copyable weight as it is stored, codes first.
-  // Found again for each call: a large model has half a million of them.
   virtual absl::StatusOr<TensorGroup> StoredOf(size_t weight) const = 0;
   // Bytes from `offset` of a stored tensor.
   virtual absl::Status ReadStored(const std::string& tensor, int64_t offset,
                                   absl::Span<uint8_t> out) const = 0;
 
  protected:
-  std::vector<SourceWeight> weights_;
+  std::vector<absl::string_view> names_;
   std::string fingerprint_;
   JsonValue config_ = JsonValue::Object{};
   std::vector<std::string> files_;

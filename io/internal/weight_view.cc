@@ -23,17 +23,12 @@ constexpr absl::string_view kProjFamilies[] = {
     "olmoe",     "deepseek_v2",   "deepseek_v3", "deepseek_v32",
     "glm4_moe",  "glm4_moe_lite", "glm_moe_dsa", "glm5_next"};
 
-WeightView Whole(const WeightSource& source, size_t index) {
-  const SourceWeight& weight = source.weights()[index];
+WeightView Whole(SourceWeight weight, size_t index) {
   WeightView view;
-  view.name = weight.name;
-  view.shape = weight.shape;
+  view.name = std::string(weight.name);
+  view.shape = std::move(weight.shape);
   view.dtype = weight.dtype;
-  int64_t rows = 1;
-  for (size_t i = 0; i + 1 < std::max<size_t>(weight.shape.size(), 2); ++i) {
-    if (i < weight.shape.size()) rows *= weight.shape[i];
-  }
-  view.pieces = {{index, 0, rows}};
+  view.pieces = {{index, 0, view.rows()}};
   return view;
 }
 
@@ -60,146 +55,6 @@ bool SplitName(absl::string_view name, const ExpertNames& names,
 absl::Status Bad(absl::string_view name, absl::string_view what) {
   return absl::InvalidArgumentError(
       absl::StrCat("tensor ", Quote(name), ": ", what));
-}
-
-class Stacker {
- public:
-  Stacker(const WeightSource& source, ExpertNames names)
-      : source_(source), names_(std::move(names)) {
-    for (size_t i = 0; i < source.weights().size(); ++i) {
-      by_name_.emplace(source.weights()[i].name, i);
-    }
-  }
-
-  absl::StatusOr<std::vector<WeightView>> Run() {
-    std::vector<WeightView> views;
-    absl::flat_hash_set<std::string> done;
-    bool any = false;
-    for (size_t i = 0; i < source_.weights().size(); ++i) {
-      std::string module;
-      std::string projection;
-      int64_t expert = 0;
-      if (!SplitName(source_.weights()[i].name, names_, &module, &expert,
-                     &projection)) {
-        views.push_back(Whole(source_, i));
-        continue;
-      }
-      any = true;
-      if (!done.insert(module).second) continue;
-      absl::Status s = Stack(module, {names_.gate, names_.up},
-                             absl::StrCat(module, ".gate_up_proj"), views);
-      if (s.ok()) {
-        s = Stack(module, {names_.down}, absl::StrCat(module, ".down_proj"),
-                  views);
-      }
-      if (!s.ok()) return s;
-    }
-    if (any) return views;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no tensors of separate experts (", names_.prefix, ".#.", names_.gate,
-        ".weight): they are stacked already, or this is no "
-        "mixture of experts"));
-  }
-
- private:
-  absl::Status Stack(const std::string& module,
-                     const std::vector<std::string>& projections,
-                     const std::string& name, std::vector<WeightView>& views) {
-    WeightView view;
-    view.name = name;
-    const SourceWeight* first = nullptr;
-    int64_t experts = 0;
-    for (;; ++experts) {
-      for (const std::string& projection : projections) {
-        const std::string part =
-            absl::StrCat(module, ".", experts, ".", projection, ".weight");
-        const auto found = by_name_.find(part);
-        if (found == by_name_.end()) {
-          if (projection == projections[0] && experts > 0) break;
-          return Bad(part, "is missing");
-        }
-        const SourceWeight& weight = source_.weights()[found->second];
-        if (first == nullptr) first = &weight;
-        if (weight.shape.size() != 2 || weight.shape != first->shape ||
-            weight.dtype != first->dtype || !weight.is_float) {
-          return Bad(part, absl::StrCat(ToString(weight.dtype), " [",
-                                        absl::StrJoin(weight.shape, ", "),
-                                        "] differs from expert 0"));
-        }
-        view.pieces.push_back({found->second, 0, weight.shape[0]});
-      }
-      if (static_cast<int64_t>(view.pieces.size()) ==
-          experts * static_cast<int64_t>(projections.size())) {
-        break;
-      }
-    }
-    // No expert beyond a hole.
-    for (const SourceWeight& weight : source_.weights()) {
-      std::string other;
-      std::string projection;
-      int64_t expert = 0;
-      if (absl::StartsWith(weight.name, module) &&
-          SplitName(weight.name, names_, &other, &expert, &projection) &&
-          other == module && expert >= experts) {
-        return Bad(
-            absl::StrCat(module, ".", experts, ".", projection, ".weight"),
-            "is missing");
-      }
-    }
-    view.dtype = first->dtype;
-    view.shape = {experts,
-                  first->shape[0] * static_cast<int64_t>(projections.size()),
-                  first->shape[1]};
-    views.push_back(std::move(view));
-    return absl::OkStatus();
-  }
-
-  const WeightSource& source_;
-  const ExpertNames names_;
-  absl::flat_hash_map<std::string, size_t> by_name_;
-};
-
-absl::StatusOr<std::vector<WeightView>> Separate(const WeightSource& source,
-                                                 const ExpertNames& names) {
-  std::vector<WeightView> views;
-  bool any = false;
-  for (size_t i = 0; i < source.weights().size(); ++i) {
-    const SourceWeight& weight = source.weights()[i];
-    absl::string_view module = weight.name;
-    const bool fused = absl::ConsumeSuffix(&module, ".gate_up_proj");
-    if ((!fused && !absl::ConsumeSuffix(&module, ".down_proj")) ||
-        !absl::EndsWith(module, absl::StrCat(".", names.prefix))) {
-      views.push_back(Whole(source, i));
-      continue;
-    }
-    any = true;
-    if (weight.shape.size() != 3 || !weight.is_float ||
-        (fused && weight.shape[1] % 2 != 0)) {
-      return Bad(weight.name,
-                 absl::StrCat("[", absl::StrJoin(weight.shape, ", "),
-                              "], expected [experts, out, in]"));
-    }
-    const int64_t rows = weight.shape[1] / (fused ? 2 : 1);
-    int64_t first = 0;
-    for (int64_t e = 0; e < weight.shape[0]; ++e) {
-      const std::vector<std::string> parts =
-          fused ? std::vector<std::string>{names.gate, names.up}
-                : std::vector<std::string>{names.down};
-      for (const std::string& part : parts) {
-        views.push_back({absl::StrCat(module, ".", e, ".", part, ".weight"),
-                         {rows, weight.shape[2]},
-                         weight.dtype,
-                         {{i, first, rows}},
-                         false});
-        first += rows;
-      }
-    }
-  }
-  if (any) return views;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "no tensors of stacked experts (", names.prefix,
-      ".gate_up_proj): they are separate already, or this is no mixture of "
-      "experts"));
 }
 
 // Columns [first, first + count) of one slice, as rows.
@@ -286,12 +141,165 @@ absl::Status ReadView(const WeightSource& source, const WeightView& view,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<WeightView>> MakeViews(const WeightSource& source,
-                                                  ExpertLayout layout) {
+absl::Status WeightViews::Stack() {
+  const std::vector<absl::string_view>& names = source_->names();
+  for (size_t i = 0; i < names.size(); ++i) {
+    by_name_.emplace(names[i], static_cast<uint32_t>(i));
+  }
+  absl::flat_hash_set<std::string> done;
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::string module;
+    std::string projection;
+    int64_t expert = 0;
+    if (!SplitName(names[i], names_, &module, &expert, &projection)) {
+      Add(Kind::kWhole, i);
+      continue;
+    }
+    if (!done.insert(module).second) continue;
+    absl::Status s = StackModule(module, {names_.gate, names_.up},
+                                 absl::StrCat(module, ".gate_up_proj"));
+    if (s.ok()) {
+      s = StackModule(module, {names_.down},
+                      absl::StrCat(module, ".down_proj"));
+    }
+    if (!s.ok()) return s;
+  }
+  by_name_ = {};
+  if (!done.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no tensors of separate experts (", names_.prefix, ".#.", names_.gate,
+      ".weight): they are stacked already, or this is no "
+      "mixture of experts"));
+}
+
+absl::Status WeightViews::StackModule(
+    absl::string_view module, const std::vector<std::string>& projections,
+    absl::string_view name) {
+  WeightView view;
+  view.name = std::string(name);
+  SourceWeight first;
+  int64_t experts = 0;
+  for (;; ++experts) {
+    for (const std::string& projection : projections) {
+      const std::string part =
+          absl::StrCat(module, ".", experts, ".", projection, ".weight");
+      const auto found = by_name_.find(part);
+      if (found == by_name_.end()) {
+        if (projection == projections[0] && experts > 0) break;
+        return Bad(part, "is missing");
+      }
+      absl::StatusOr<SourceWeight> weight = source_->Weight(found->second);
+      if (!weight.ok()) return weight.status();
+      if (view.pieces.empty()) first = *weight;
+      if (weight->shape.size() != 2 || weight->shape != first.shape ||
+          weight->dtype != first.dtype || !weight->is_float) {
+        return Bad(part, absl::StrCat(ToString(weight->dtype), " [",
+                                      absl::StrJoin(weight->shape, ", "),
+                                      "] differs from expert 0"));
+      }
+      view.pieces.push_back({found->second, 0, weight->shape[0]});
+    }
+    if (static_cast<int64_t>(view.pieces.size()) ==
+        experts * static_cast<int64_t>(projections.size())) {
+      break;
+    }
+  }
+  // No expert beyond a hole.
+  for (const absl::string_view weight : source_->names()) {
+    std::string other;
+    std::string projection;
+    int64_t expert = 0;
+    if (absl::StartsWith(weight, module) &&
+        SplitName(weight, names_, &other, &expert, &projection) &&
+        other == module && expert >= experts) {
+      return Bad(absl::StrCat(module, ".", experts, ".", projection, ".weight"),
+                 "is missing");
+    }
+  }
+  view.dtype = first.dtype;
+  view.shape = {experts,
+                first.shape[0] * static_cast<int64_t>(projections.size()),
+                first.shape[1]};
+  Add(Kind::kStacked, stacked_.size());
+  stacked_.push_back(std::move(view));
+  return absl::OkStatus();
+}
+
+absl::Status WeightViews::Separate() {
+  const std::vector<absl::string_view>& names = source_->names();
+  const std::string module_end = absl::StrCat(".", names_.prefix);
+  bool any = false;
+  for (size_t i = 0; i < names.size(); ++i) {
+    absl::string_view module = names[i];
+    const bool fused = absl::ConsumeSuffix(&module, ".gate_up_proj");
+    if ((!fused && !absl::ConsumeSuffix(&module, ".down_proj")) ||
+        !absl::EndsWith(module, module_end)) {
+      Add(Kind::kWhole, i);
+      continue;
+    }
+    any = true;
+    const absl::StatusOr<SourceWeight> weight = source_->Weight(i);
+    if (!weight.ok()) return weight.status();
+    constexpr int64_t kMaxExperts = int64_t{1} << 20;
+    if (weight->shape.size() != 3 || !weight->is_float ||
+        weight->shape[0] > kMaxExperts ||
+        (fused && weight->shape[1] % 2 != 0)) {
+      return Bad(weight->name,
+                 absl::StrCat("[", absl::StrJoin(weight->shape, ", "),
+                              "], expected [experts, out, in]"));
+    }
+    for (int64_t part = 0; part < weight->shape[0] * (fused ? 2 : 1); ++part) {
+      Add(Kind::kSeparate, i, static_cast<size_t>(part));
+    }
+  }
+  if (any) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no tensors of stacked experts (", names_.prefix,
+      ".gate_up_proj): they are separate already, or this is no mixture of "
+      "experts"));
+}
+
+absl::StatusOr<WeightView> WeightViews::SeparatePart(const Item& item) const {
+  const absl::StatusOr<SourceWeight> weight = source_->Weight(item.index);
+  if (!weight.ok()) return weight.status();
+  absl::string_view module = weight->name;
+  const bool fused = absl::ConsumeSuffix(&module, ".gate_up_proj");
+  if (!fused) absl::ConsumeSuffix(&module, ".down_proj");
+  const uint32_t per_expert = fused ? 2 : 1;
+  const int64_t rows = weight->shape[1] / per_expert;
+  const std::string& projection = !fused                        ? names_.down
+                                  : item.part % per_expert == 0 ? names_.gate
+                                                                : names_.up;
+  return WeightView{absl::StrCat(module, ".", item.part / per_expert, ".",
+                                 projection, ".weight"),
+                    {rows, weight->shape[2]},
+                    weight->dtype,
+                    {{item.index, int64_t{item.part} * rows, rows}},
+                    false};
+}
+
+absl::StatusOr<WeightView> WeightViews::Get(size_t index) const {
+  const Item& item = items_[index];
+  switch (static_cast<Kind>(item.kind)) {
+    case Kind::kStacked:
+      return stacked_[item.index];
+    case Kind::kSeparate:
+      return SeparatePart(item);
+    case Kind::kWhole:
+      break;
+  }
+  absl::StatusOr<SourceWeight> weight = source_->Weight(item.index);
+  if (!weight.ok()) return weight.status();
+  return Whole(*std::move(weight), item.index);
+}
+
+absl::StatusOr<WeightViews> WeightViews::Make(const WeightSource& source,
+                                              ExpertLayout layout) {
+  WeightViews views(source);
+  views.items_.reserve(source.names().size());
   if (layout == ExpertLayout::kKeep) {
-    std::vector<WeightView> views;
-    for (size_t i = 0; i < source.weights().size(); ++i) {
-      views.push_back(Whole(source, i));
+    for (size_t i = 0; i < source.names().size(); ++i) {
+      views.Add(Kind::kWhole, i);
     }
     return views;
   }
@@ -310,9 +318,11 @@ absl::StatusOr<std::vector<WeightView>> MakeViews(const WeightSource& source,
         std::string(absl::StripSuffix(*type->AsString(), "_text")));
   }
   if (!names.ok()) return names.status();
-  return layout == ExpertLayout::kStacked
-             ? Stacker(source, *std::move(names)).Run()
-             : Separate(source, *names);
+  views.names_ = *std::move(names);
+  const absl::Status status =
+      layout == ExpertLayout::kStacked ? views.Stack() : views.Separate();
+  if (!status.ok()) return status;
+  return views;
 }
 
 }  // namespace espalier::internal

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 #include "espalier/io/internal/weight_source.h"
@@ -52,11 +54,47 @@ absl::Status ReadView(const WeightSource& source, const WeightView& view,
 
 enum class ExpertLayout : uint8_t { kKeep, kStacked, kSeparate };
 
-// The weights of the source in this layout, in its order. INVALID_ARGUMENT
-// where experts are missing or differ in shape or dtype, or where there is
-// nothing to change.
-absl::StatusOr<std::vector<WeightView>> MakeViews(const WeightSource& source,
-                                                  ExpertLayout layout);
+// The weights of a source in a layout of its experts, in its order; made one by
+// one when asked for, so that half a million of them take 8 bytes each.
+class WeightViews {
+ public:
+  // INVALID_ARGUMENT where experts are missing or differ in shape or dtype, or
+  // where there is nothing to change. `source` outlives the result.
+  static absl::StatusOr<WeightViews> Make(const WeightSource& source,
+                                          ExpertLayout layout);
+
+  size_t size() const { return items_.size(); }
+  absl::StatusOr<WeightView> Get(size_t index) const;
+
+ private:
+  enum class Kind : uint8_t { kWhole, kStacked, kSeparate };
+  struct Item {
+    uint32_t index = 0;      // of the source's weights, or of stacked_
+    uint32_t part : 30 = 0;  // kSeparate: number among the parts of the weight
+    uint32_t kind : 2 = 0;
+  };
+
+  explicit WeightViews(const WeightSource& source) : source_(&source) {}
+  void Add(Kind kind, size_t index, size_t part = 0) {
+    Item& item = items_.emplace_back();
+    item.index = static_cast<uint32_t>(index);
+    item.part = static_cast<uint32_t>(part);
+    item.kind = static_cast<uint32_t>(kind);
+  }
+  absl::Status Stack();
+  absl::Status Separate();
+  absl::Status StackModule(absl::string_view module,
+                           const std::vector<std::string>& projections,
+                           absl::string_view name);
+  absl::StatusOr<WeightView> SeparatePart(const Item& item) const;
+
+  const WeightSource* source_;
+  ExpertNames names_;
+  std::vector<Item> items_;
+  std::vector<WeightView> stacked_;  // two a layer
+  // kStacked, while they are made: weights by name.
+  absl::flat_hash_map<absl::string_view, uint32_t> by_name_;
+};
 
 }  // namespace espalier::internal
 

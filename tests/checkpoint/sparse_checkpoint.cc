@@ -1,5 +1,6 @@
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -172,6 +173,7 @@ absl::StatusOr<SparseCheckpoint> WriteSparseCheckpoint(
 }
 
 int64_t PeakBytes(const std::function<bool()>& work) {
+  malloc_trim(0);  // what this process has freed is not the child's
   const pid_t child = fork();
   if (child == 0) _exit(work() ? 0 : 1);
   int status = 0;
