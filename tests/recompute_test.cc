@@ -113,9 +113,11 @@ class Model {
 
   Variable Run(const LoraLinear& linear, const Variable& x) const {
     const Variable dropped = Dropout(x, 0.2, *stream_);
-    const Variable low = Linear(dropped, linear.lora_a, {}, kF32);
+    const Variable low =
+        Linear(dropped, linear.lora_a, {}, {.out_dtype = kF32});
     return AddScaled(Linear(x, linear.weight),
-                     Linear(low, linear.lora_b, {}, dtype_), 0.5);
+                     Linear(low, linear.lora_b, {}, {.out_dtype = dtype_}),
+                     0.5);
   }
 
   Variable Run(const Layer& layer, const Variable& x,

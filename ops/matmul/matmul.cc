@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 
 #include "espalier/autograd/node.h"
+#include "espalier/ops/elementwise/elementwise.h"
 #include "espalier/ops/matmul/internal/kernels.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
@@ -39,12 +40,27 @@ Tensor AsMatrix(const Tensor& x) {
   return x.Reshape({rows, x.dim(-1)});
 }
 
-// c = alpha * a b + bias; bias may be absent.
+// What is added to a product; both may be absent.
+struct Terms {
+  Tensor bias;    // [N]
+  Tensor addend;  // as c
+  double beta = 0;
+};
+
+// c = alpha * a b + beta * addend + bias
 //   a [.., M, K]   b [.., K, N]   c [.., M, N]
 void Product(absl::string_view op, const Tensor& a, const Tensor& b,
-             const Tensor& bias, double alpha, const Tensor& c) {
-  matmul::ProductArgs args{a.view(), b.view(), bias.view(),
-                           alpha,    c.view(), {}};
+             const Terms& terms, double alpha, const Tensor& c) {
+  matmul::ProductArgs args{
+      .a = a.view(),
+      .b = b.view(),
+      .bias = terms.bias.view(),
+      .alpha = alpha,
+      .c = c.view(),
+      .workspace = {},
+      .addend = terms.addend.view(),
+      .beta = terms.addend ? terms.beta : 0,
+  };
   Device& device = c.device();
   Tensor workspace;
   if (c.dtype() != kF64) {
@@ -53,13 +69,15 @@ void Product(absl::string_view op, const Tensor& a, const Tensor& b,
         device, {matmul::WorkspaceBytes(args, device.context().isa())}, kU8);
     args.workspace = workspace.view();
   }
-  Launch(op, kProduct, a, args, {&a, &b, &bias}, {&c, &workspace});
+  Launch(op, kProduct, a, args, {&a, &b, &terms.bias, &terms.addend},
+         {&c, &workspace});
 }
 
 struct Form {
   bool transpose_a = false;
   bool transpose_b = false;
   double alpha = 1;
+  double beta = 1;
   bool shared_b = false;  // one matrix b for all leading dims of a
 };
 
@@ -85,7 +103,9 @@ struct MatMulNode final : autograd::Node {
       Launch("matmul.dbias", kColumnSum, dy,
              matmul::ColumnSumArgs{dy.view(), dbias.view()}, {&dy}, {&dbias});
     }
-    return {std::move(da), std::move(db), std::move(dbias)};
+    Tensor daddend;
+    if (needs_grad(3)) daddend = form.beta == 1 ? dy : BackwardAddend(dy);
+    return {std::move(da), std::move(db), std::move(dbias), std::move(daddend)};
   }
 
   Tensor Flat(const Tensor& x) const { return form.shared_b ? AsMatrix(x) : x; }
@@ -104,6 +124,11 @@ struct MatMulNode final : autograd::Node {
     } else {
       Product("matmul.db", Transposed(op_a), dc, {}, form.alpha, db);
     }
+  }
+
+  Tensor BackwardAddend(const Tensor& dc) const {
+    if (form.beta != 0) return Scale(Variable(dc), form.beta).value();
+    return Tensor::Zeros(dc.device(), dc.shape(), dc.dtype());
   }
 
   Form form;
@@ -130,11 +155,21 @@ void CheckDTypes(const Tensor& a, const Tensor& b, DType out) {
       "a is ", ToString(a), ", b is ", ToString(b), ", out ", ToString(out));
 }
 
+void CheckAddend(const Variable& addend, double beta, const Tensor& c) {
+  if (!addend) {
+    ESPALIER_CHECK(beta == 1, "beta is ", beta, " without an addend");
+    return;
+  }
+  const Tensor& value = addend.value();
+  ESPALIER_CHECK(value.shape() == c.shape() && value.dtype() == c.dtype() &&
+                     value.is_contiguous(),
+                 "addend is ", ToString(value), " for a result ", ToString(c));
+}
+
 Variable Multiply(const Variable& a, const Variable& b, const Variable& bias,
-                  Form form, DType out_dtype) {
+                  const Variable& addend, Form form, DType out_dtype) {
   const Tensor& av = a.value();
   const Tensor& bv = b.value();
-  const Tensor bias_value = bias ? bias.value() : Tensor();
   form.shared_b = bv.ndim() == 2 && av.ndim() > 2;
   const Tensor op_a =
       TransposedIf(form.transpose_a, form.shared_b ? AsMatrix(av) : av);
@@ -144,7 +179,14 @@ Variable Multiply(const Variable& a, const Variable& b, const Variable& bias,
   dims.push_back(form.transpose_a ? av.dim(-1) : av.dim(-2));
   dims.push_back(op_b.dim(-1));
   const Tensor c = Tensor::Empty(av.device(), Shape(dims), out_dtype);
-  Product("matmul", op_a, op_b, bias_value, form.alpha,
+  CheckAddend(addend, form.beta, c);
+  Terms terms;
+  terms.beta = form.beta;
+  if (bias) terms.bias = bias.value();
+  if (addend) {
+    terms.addend = form.shared_b ? AsMatrix(addend.value()) : addend.value();
+  }
+  Product("matmul", op_a, op_b, terms, form.alpha,
           form.shared_b ? AsMatrix(c) : c);
   auto node = std::make_unique<MatMulNode>();
   node->form = form;
@@ -152,16 +194,16 @@ Variable Multiply(const Variable& a, const Variable& b, const Variable& bias,
   node->b_shape = bv.shape();
   node->a_dtype = av.dtype();
   node->b_dtype = bv.dtype();
-  if (bias) node->bias_dtype = bias_value.dtype();
+  if (bias) node->bias_dtype = terms.bias.dtype();
   if (autograd::NeedsGrad(b)) node->a = av;
   if (autograd::NeedsGrad(a)) node->b = bv;
-  return autograd::Record(c, std::move(node), {&a, &b, &bias});
+  return autograd::Record(c, std::move(node), {&a, &b, &bias, &addend});
 }
 
 }  // namespace
 
 Variable MatMul(const Variable& a, const Variable& b,
-                const MatMulOptions& options) {
+                const MatMulOptions& options, const Variable& addend) {
   const Tensor& av = a.value();
   const Tensor& bv = b.value();
   const DType out = options.out_dtype.value_or(av.dtype());
@@ -179,18 +221,19 @@ Variable MatMul(const Variable& a, const Variable& b,
                  ToString(bv.shape()),
                  options.transpose_b ? " transposed" : "");
   CheckDTypes(av, bv, out);
-  return Multiply(a, b, {},
+  return Multiply(a, b, {}, addend,
                   {.transpose_a = options.transpose_a,
                    .transpose_b = options.transpose_b,
-                   .alpha = options.alpha},
+                   .alpha = options.alpha,
+                   .beta = options.beta},
                   out);
 }
 
 Variable Linear(const Variable& x, const Variable& weight, const Variable& bias,
-                std::optional<DType> out_dtype) {
+                const LinearOptions& options, const Variable& addend) {
   const Tensor& xv = x.value();
   const Tensor& wv = weight.value();
-  const DType out = out_dtype.value_or(xv.dtype());
+  const DType out = options.out_dtype.value_or(xv.dtype());
   ESPALIER_CHECK(xv.ndim() >= 2 && xv.is_contiguous() && wv.ndim() == 2 &&
                      wv.dim(1) == xv.dim(-1),
                  "weight is ", ToString(wv.shape()), " for x ",
@@ -202,7 +245,9 @@ Variable Linear(const Variable& x, const Variable& weight, const Variable& bias,
         "bias is ", ToString(bias.value()), " for weight ", ToString(wv));
   }
   CheckDTypes(xv, wv, out);
-  return Multiply(x, weight, bias, {.transpose_b = true}, out);
+  return Multiply(
+      x, weight, bias, addend,
+      {.transpose_b = true, .alpha = options.alpha, .beta = options.beta}, out);
 }
 
 }  // namespace espalier

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "espalier/ops/gemm/gemm.h"
 #include "espalier/ops/matmul/internal/kernels.h"
@@ -32,6 +33,7 @@ gemm::GemmArgs ToGemm(const ProductArgs& args) {
   gemm.c_dtype = args.c.dtype;
   gemm.c_stride = args.c.stride(-2);
   gemm.alpha = static_cast<float>(args.alpha);
+  gemm.beta = static_cast<float>(args.beta);
   gemm.bias = args.bias.pointer;
   gemm.bias_dtype = args.bias.dtype;
   gemm.num_batches = NumBatches(args.c);
@@ -43,6 +45,16 @@ gemm::GemmArgs ToGemm(const ProductArgs& args) {
 
 char* At(const View& view, int64_t offset) {
   return static_cast<char*>(view.pointer) + offset * SizeOf(view.dtype);
+}
+
+// c = addend, for Gemm to scale and add to.
+void CopyAddend(const ProductArgs& args, const Exec& exec) {
+  constexpr int64_t kGrain = int64_t{1} << 18;
+  const int64_t bytes = args.c.num_elements() * SizeOf(args.c.dtype);
+  exec.pool.ParallelFor(bytes, kGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(args.c.data<char>() + begin, args.addend.data<char>() + begin,
+                static_cast<size_t>(end - begin));
+  });
 }
 
 template <typename In, typename Out>
@@ -79,6 +91,7 @@ void ProductCpu(const ProductArgs& args, const Exec& exec) {
   gemm::GemmArgs gemm = ToGemm(args);
   const int64_t matrices = NumMatrices(args.c);
   if (matrices == 0) return;
+  if (args.beta != 0) CopyAddend(args, exec);
   const int64_t step = gemm.num_batches;
   for (int64_t matrix = 0; matrix < matrices; matrix += step) {
     gemm.a.data = At(args.a, MatrixOffset(args.a, matrix));

@@ -7,6 +7,7 @@ namespace espalier::matmul {
 
 void ProductRef(const ProductArgs& args, const Exec&) {
   const View &a = args.a, &b = args.b, &c = args.c;
+  const double* base = c.data<const double>();
   for (int64_t matrix = 0; matrix < NumMatrices(c); ++matrix) {
     const double* am = a.data<const double>() + MatrixOffset(a, matrix);
     const double* bm = b.data<const double>() + MatrixOffset(b, matrix);
@@ -19,7 +20,12 @@ void ProductRef(const ProductArgs& args, const Exec&) {
                  bm[k * b.stride(-2) + j * b.stride(-1)];
         }
         const double bias = args.bias ? args.bias.data<const double>()[j] : 0.0;
-        cm[i * c.stride(-2) + j * c.stride(-1)] = args.alpha * sum + bias;
+        double& out = cm[i * c.stride(-2) + j * c.stride(-1)];
+        const double addend =
+            args.beta == 0
+                ? 0.0
+                : args.beta * args.addend.data<const double>()[&out - base];
+        out = args.alpha * sum + addend + bias;
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "espalier/ops/matmul/matmul.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -27,6 +28,22 @@ Variable Project(const std::vector<Variable>& in) {
   return Linear(in[0], in[1], in.size() > 2 ? in[2] : Variable());
 }
 
+// alpha op(a) op(b) + beta c
+test::Fn Accumulate(bool transpose_a, bool transpose_b, double beta) {
+  return [=](const std::vector<Variable>& in) {
+    return MatMul(in[0], in[1],
+                  {.transpose_a = transpose_a,
+                   .transpose_b = transpose_b,
+                   .alpha = 0.5,
+                   .beta = beta},
+                  in[2]);
+  };
+}
+
+Variable ProjectOnto(const std::vector<Variable>& in) {
+  return Linear(in[0], in[1], in[2], {.alpha = -0.25, .beta = 3}, in[3]);
+}
+
 struct FormShapes {
   bool transpose_a, transpose_b;
   Shape a, b;
@@ -43,6 +60,13 @@ std::vector<FormShapes> Shapes() {
           {true, true, {3, 5, 4}, {3, 6, 5}},
           {false, true, {2, 3, 21}, {19, 21}},
           {false, false, {0, 3, 21}, {21, 19}}};
+}
+
+Shape ResultShape(const FormShapes& f) {
+  std::vector<int64_t> dims(f.a.dims().begin(), f.a.dims().end());
+  dims[dims.size() - 2] = f.a[f.transpose_a ? -1 : -2];
+  dims.back() = f.b[f.transpose_b ? -2 : -1];
+  return Shape(dims);
 }
 
 class MatMulTest : public test::OpTest {};
@@ -68,7 +92,49 @@ TEST_P(MatMulTest, LinearMatchesF64Reference) {
   }
 }
 
+TEST_P(MatMulTest, AddsToTheAddend) {
+  std::vector<FormShapes> shapes = Shapes();
+  shapes.push_back({false, false, {5, 1300}, {1300, 33}});  // blocks of K
+  for (const FormShapes& f : shapes) {
+    for (double beta : {-1.5, 1.0, 0.0}) {
+      EXPECT_TRUE(
+          test::MatchesReference(Accumulate(f.transpose_a, f.transpose_b, beta),
+                                 GetParam(), {f.a, f.b, ResultShape(f)}))
+          << ToString(f.a) << ToString(f.b) << beta;
+    }
+  }
+  for (const Shape& x : {Shape{0, 8}, Shape{17, 33}, Shape{2, 3, 16}}) {
+    EXPECT_TRUE(test::MatchesReference(
+        ProjectOnto, GetParam(), {x, {50, x[-1]}, {50}, x.WithDim(-1, 50)}));
+  }
+}
+
+// As the f32 result rounded: no rounding on the way.
+TEST_P(MatMulTest, RoundsOnceWithAnAddend) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  const auto make = [&](const Shape& shape, DType dtype, uint64_t seed) {
+    const Tensor rounded = test::FromDoubles(
+        device, shape, kBF16, ToDoubles(test::Normal(shape, seed).value()));
+    return Variable(
+        test::FromDoubles(device, shape, dtype, ToDoubles(rounded)));
+  };
+  const Variable x = make({20, 1100}, kBF16, 1);
+  const Variable weight = make({35, 1100}, kBF16, 2);
+  const Variable bias = make({35}, kBF16, 3);
+  const auto y = [&](DType out) {
+    return Linear(x, weight, bias,
+                  {.alpha = 0.3, .beta = 0.7, .out_dtype = out},
+                  make({20, 35}, out, 4))
+        .value();
+  };
+  EXPECT_EQ(ToDoubles(y(kBF16)),
+            ToDoubles(test::FromDoubles(device, {20, 35}, kBF16,
+                                        ToDoubles(y(kF32)))));
+}
+
 TEST_P(MatMulTest, SameBitsForAllThreads) {
+  EXPECT_TRUE(test::SameBitsForAllThreads(
+      ProjectOnto, GetParam(), {{301, 130}, {270, 130}, {270}, {301, 270}}));
   EXPECT_TRUE(test::SameBitsForAllThreads(Project, GetParam(),
                                           {{301, 130}, {270, 130}, {270}}));
   EXPECT_TRUE(test::SameBitsForAllThreads(Form(true, false), GetParam(),
@@ -85,6 +151,40 @@ TEST(MatMulGradTest, MatchesCentralDifferenceInF64) {
   EXPECT_TRUE(test::GradCheck(
       Project, {test::Normal({2, 3, 4}, 1), test::Normal({5, 4}, 2),
                 test::Normal({5}, 3)}));
+}
+
+TEST(MatMulGradTest, OfAddendMatchesCentralDifferenceInF64) {
+  for (const FormShapes& f : Shapes()) {
+    if (f.a.num_elements() > 200) continue;
+    for (double beta : {-1.5, 1.0}) {
+      EXPECT_TRUE(
+          test::GradCheck(Accumulate(f.transpose_a, f.transpose_b, beta),
+                          {test::Normal(f.a, 1), test::Normal(f.b, 2),
+                           test::Normal(ResultShape(f), 3)}))
+          << ToString(f.a) << ToString(f.b) << beta;
+    }
+  }
+  const std::vector<Variable> all = {
+      test::Normal({2, 3, 4}, 1), test::Normal({5, 4}, 2), test::Normal({5}, 3),
+      test::Normal({2, 3, 5}, 4)};
+  EXPECT_TRUE(test::GradCheck(ProjectOnto, all));
+  for (size_t frozen = 0; frozen < all.size(); ++frozen) {
+    std::vector<Variable> in = all;
+    in[frozen] = test::Frozen(in[frozen]);
+    EXPECT_TRUE(test::GradCheck(ProjectOnto, in)) << frozen;
+  }
+}
+
+TEST(MatMulGradTest, BetaZeroReadsNoAddend) {
+  const Variable x = test::Normal({3, 4}, 1);
+  const Variable weight = test::Normal({4, 5}, 2);
+  const Variable nan(test::FromDoubles(test::Cpu(), {3, 5}, kF64,
+                                       std::vector<double>(15, std::nan(""))),
+                     /*needs_grad=*/true);
+  const Variable c = MatMul(x, weight, {.beta = 0}, nan);
+  EXPECT_EQ(ToDoubles(c.value()), ToDoubles(MatMul(x, weight).value()));
+  autograd::Backward(c, test::Normal({3, 5}, 3).value());
+  EXPECT_EQ(ToDoubles(nan.grad()), std::vector<double>(15, 0.0));
 }
 
 TEST(MatMulGradTest, FrozenInputsGetNoGradient) {
@@ -133,7 +233,7 @@ TEST(MatMulTypeTest, GradientsHaveTheirOperandsDType) {
   const Variable x(test::FromDoubles(cpu, {1, 2}, kBF16, {1, 2}), true);
   const Variable w(test::FromDoubles(cpu, {3, 2}, kF32, {1, 2, 3, 4, 5, 6}),
                    true);
-  const Variable y = Linear(x, w, {}, kF32);
+  const Variable y = Linear(x, w, {}, {.out_dtype = kF32});
   autograd::Backward(y, test::FromDoubles(cpu, {1, 3}, kF32, {1, 1, 1}));
   EXPECT_EQ(x.grad().dtype(), kBF16);
   EXPECT_EQ(ToDoubles(x.grad()), (std::vector<double>{9, 12}));
@@ -184,6 +284,24 @@ TEST(MatMulCheckTest, NamesBothShapes) {
         Linear(x, test::Normal({4, 8}, 2), test::Normal({5}, 3));
       }),
       ::testing::HasSubstr("bias is f64 [5] on cpu for weight f64 [4, 8]"));
+  const Variable square = test::Normal({2, 2}, 3);
+  const auto with = [&](double beta, const Variable& addend) {
+    return message(
+        [&] { MatMul(x, x, {.transpose_b = true, .beta = beta}, addend); });
+  };
+  EXPECT_EQ(with(2, square), "");
+  EXPECT_THAT(with(2, {}), ::testing::HasSubstr("beta is 2 without an addend"));
+  EXPECT_THAT(with(1, test::Normal({2, 3}, 3)),
+              ::testing::HasSubstr("addend is f64 [2, 3] on cpu for a result "
+                                   "f64 [2, 2] on cpu"));
+  EXPECT_THAT(with(1, Variable(square.value().Transpose(0, 1))),
+              ::testing::HasSubstr("addend is f64 [2, 2]"));
+  EXPECT_THAT(with(1, Variable(Tensor::Zeros(test::Cpu(), {2, 2}, kF32))),
+              ::testing::HasSubstr("addend is f32 [2, 2]"));
+  EXPECT_THAT(message([&] {
+                Linear(x, test::Normal({4, 8}, 2), {}, {}, square);
+              }),
+              ::testing::HasSubstr("addend is f64 [2, 2]"));
   const Variable narrow(Tensor::Zeros(test::Cpu(), {2, 8}, kBF16));
   const Variable weight(Tensor::Zeros(test::Cpu(), {4, 8}, kF32));
   for (const DType dtype : {kF64, kF16, kI32, kU8}) {

@@ -8,14 +8,17 @@
 
 namespace espalier::matmul {
 
-// c = alpha * a b + bias, any strides but c's last of 1.
+// c = alpha * a b + beta * addend + bias, any strides but c's last of 1; with
+// an addend c is contiguous.
 struct ProductArgs {
   View a;     // [.., M, K]
   View b;     // [.., K, N]
   View bias;  // [N], may be absent
   double alpha = 1;
-  View c;          // [.., M, N]
-  View workspace;  // u8 [WorkspaceBytes]
+  View c;            // [.., M, N]
+  View workspace;    // u8 [WorkspaceBytes]
+  View addend = {};  // as c, dtype too; contiguous, may be absent
+  double beta = 0;   // 0 without an addend
 };
 
 // Scratch of ProductCpu.
