@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "espalier/io/internal/text.h"
+
 namespace espalier {
 
 namespace {
@@ -105,7 +107,7 @@ absl::Status ExampleParser::ReadTools(Example* example) const {
   if (!Has("tools")) return absl::OkStatus();
   JsonValue tools = *record_.Find("tools");
   if (const std::string* text = tools.AsString()) {
-    if (absl::StripAsciiWhitespace(*text).empty()) return absl::OkStatus();
+    if (internal::IsBlank(*text)) return absl::OkStatus();
     auto parsed = ParseJsonText(*text);
     if (!parsed.ok()) {
       return Error(absl::StrCat("tools: ", parsed.status().message()));

@@ -1,8 +1,6 @@
 #include "espalier/io/quantization_config.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -286,9 +284,11 @@ absl::StatusOr<QuantizationConfig> QuantizationConfig::Parse(
 absl::StatusOr<QuantizationConfig> QuantizationConfig::ReadFolder(
     const std::string& dir) {
   const std::string path = internal::JoinPath(dir, "config.json");
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return QuantizationConfig();
-  const absl::StatusOr<JsonObject> json = JsonObject::ReadFile(path);
+  constexpr int64_t kMaxBytes = int64_t{64} << 20;
+  const auto text = internal::ReadFileIfThere(path, kMaxBytes);
+  if (!text.ok()) return text.status();
+  if (!text->has_value()) return QuantizationConfig();
+  const absl::StatusOr<JsonObject> json = JsonObject::Parse(**text, path);
   if (!json.ok()) return json.status();
   return Parse(*json);
 }

@@ -111,15 +111,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
   const absl::StatusOr<std::string> text =
       internal::ReadWholeFile(*path, kMaxFileBytes);
   if (!text.ok()) return text.status();
-  absl::StatusOr<std::string> config = std::string();
-  const std::string config_path =
+  const auto config = internal::ReadFileIfThere(
       internal::JoinPath(std::filesystem::path(*path).parent_path().string(),
-                         "tokenizer_config.json");
-  if (IsFile(config_path)) {
-    config = internal::ReadWholeFile(config_path, kMaxFileBytes);
-    if (!config.ok()) return config.status();
-  }
-  return ParseTokenizer(*text, *config, *path, family);
+                         "tokenizer_config.json"),
+      kMaxFileBytes);
+  if (!config.ok()) return config.status();
+  return ParseTokenizer(*text, config->value_or(""), *path, family);
 }
 
 }  // namespace espalier

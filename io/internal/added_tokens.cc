@@ -13,11 +13,7 @@ namespace {
 
 // Where the character before `end` begins; end > 0.
 size_t PreviousChar(absl::string_view text, size_t end) {
-  size_t begin = end - 1;
-  while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) {
-    --begin;
-  }
-  return begin;
+  return CharBegin(text, end - 1);
 }
 
 bool IsWordAt(absl::string_view text, size_t at) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "espalier/io/internal/added_tokens.h"
 #include "espalier/io/internal/bpe.h"
 #include "espalier/io/internal/byte_level.h"
 #include "espalier/io/internal/text.h"
@@ -15,9 +16,8 @@ namespace espalier::internal {
 
 namespace {
 
-// Ids size a table, so they are bounded, by themselves and by the number of
-// tokens; a vocabulary cut down to a few keeps the ids of the whole one.
-constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
+// Ids size a table, so they are bounded by the number of tokens, too; a
+// vocabulary cut down to a few keeps the ids of the whole one.
 constexpr int64_t kMaxFreeIds = int64_t{1} << 18;
 
 }  // namespace
@@ -69,11 +69,11 @@ absl::Status Bpe::LoadVocabulary(const JsonObject& model) {
   int64_t size = 0;
   for (const JsonMember& member : members) {
     const int64_t* id = member.value.AsInt();
-    if (id == nullptr || *id < 0 || *id > kMaxId) {
+    if (id == nullptr || *id < 0 || *id > kMaxTokenId) {
       return model.Error(
           "vocab",
           absl::StrCat("gives ", Quote(member.key),
-                       " an id that is no integer from 0 to ", kMaxId));
+                       " an id that is no integer from 0 to ", kMaxTokenId));
     }
     size = std::max(size, *id + 1);
   }
@@ -191,10 +191,7 @@ absl::Status Bpe::LoadRanks(const std::vector<std::string>& tokens,
 }
 
 int32_t Bpe::EndSymbol(absl::string_view token, bool first) const {
-  size_t at = first ? 0 : token.size() - 1;
-  while (!first && at > 0 && (static_cast<uint8_t>(token[at]) & 0xC0) == 0x80) {
-    --at;
-  }
+  const size_t at = first ? 0 : CharBegin(token, token.size() - 1);
   const Utf8Char c = DecodeUtf8(token, at);
   if (c.bytes == 0) return -1;
   if (!byte_level_) return IdOf(token.substr(at, c.bytes));

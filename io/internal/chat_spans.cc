@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -219,11 +218,7 @@ class SpanFinder {
   }
 
   bool IsBlankTemplate(size_t begin, size_t end) const {
-    for (size_t at = begin; at < end; ++at) {
-      if (!absl::ascii_isspace(static_cast<unsigned char>(text_[at]))) {
-        return false;
-      }
-    }
+    if (begin < end && !IsBlank(text_.substr(begin, end - begin))) return false;
     for (size_t i = RunAt(begin); begin < end && i < output_.runs.size(); ++i) {
       if (output_.runs[i].mark.source != JinjaMark::kTemplate) return false;
       begin = output_.runs[i].end;

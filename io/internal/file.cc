@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -114,6 +115,17 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
       0, absl::MakeSpan(reinterpret_cast<uint8_t*>(text.data()), text.size()));
   if (!status.ok()) return status;
   return text;
+}
+
+absl::StatusOr<std::optional<std::string>> ReadFileIfThere(
+    const std::string& path, int64_t max_bytes) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return std::optional<std::string>();
+  }
+  absl::StatusOr<std::string> text = ReadWholeFile(path, max_bytes);
+  if (!text.ok()) return text.status();
+  return std::optional<std::string>(*std::move(text));
 }
 
 std::string JoinPath(absl::string_view dir, absl::string_view name) {

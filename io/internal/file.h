@@ -2,6 +2,7 @@
 #define ESPALIER_IO_INTERNAL_FILE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -60,6 +61,10 @@ class ReadableFile {
 // The whole file. Fails where it is longer than `max_bytes`.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
                                           int64_t max_bytes);
+
+// The same; nothing where there is no file of that name.
+absl::StatusOr<std::optional<std::string>> ReadFileIfThere(
+    const std::string& path, int64_t max_bytes);
 
 // "dir/name", without doubling a slash.
 std::string JoinPath(absl::string_view dir, absl::string_view name);

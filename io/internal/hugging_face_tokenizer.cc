@@ -59,9 +59,7 @@ absl::Status HuggingFaceTokenizer::LoadAddedTokens(const JsonObject& json) {
     const bool same_id = known < 0 || known == token.id;
     const absl::string_view other = bpe().TokenOf(token.id);
     const bool free_id = other.empty() || other == token.content;
-    const bool is_new = added_.try_emplace(token.id, token).second &&
-                        added_ids_.try_emplace(token.content, token.id).second;
-    if (!same_id || !free_id || !is_new) {
+    if (!same_id || !free_id || !added_.AddUnmatched(token)) {
       return item.Error("id",
                         absl::StrCat(token.id, " of ", Quote(token.content),
                                      " contradicts another token"));
@@ -75,7 +73,7 @@ absl::Status HuggingFaceTokenizer::LoadAddedTokens(const JsonObject& json) {
       status = item.Get("content", &content);
       if (!status.ok()) return status;
       if (content.empty()) continue;
-      const AddedToken& token = added_.at(added_ids_.at(content));
+      const AddedToken& token = *added_.Find(*added_.IdOf(content));
       if (token.special != special) continue;
       if (token.normalized) {
         std::string storage;
@@ -221,31 +219,19 @@ std::string HuggingFaceTokenizer::Decode(absl::Span<const int32_t> ids,
 
 std::optional<int32_t> HuggingFaceTokenizer::IdOf(
     absl::string_view token) const {
-  const auto added = added_ids_.find(token);
-  if (added != added_ids_.end()) return added->second;
+  if (const std::optional<int32_t> added = added_.IdOf(token)) return added;
   const int32_t id = bpe().IdOf(token);
   return id < 0 ? std::nullopt : std::optional<int32_t>(id);
 }
 
 std::string HuggingFaceTokenizer::TokenOf(int32_t id) const {
-  const auto added = added_.find(id);
-  return added != added_.end() ? added->second.content
-                               : std::string(bpe().TokenOf(id));
-}
-
-std::vector<AddedToken> HuggingFaceTokenizer::added_tokens() const {
-  std::vector<AddedToken> tokens;
-  tokens.reserve(added_.size());
-  for (const auto& [id, token] : added_) tokens.push_back(token);
-  std::sort(
-      tokens.begin(), tokens.end(),
-      [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
-  return tokens;
+  const AddedToken* added = added_.Find(id);
+  return added != nullptr ? added->content : std::string(bpe().TokenOf(id));
 }
 
 bool HuggingFaceTokenizer::IsSpecial(int32_t id) const {
-  const auto added = added_.find(id);
-  return added != added_.end() && added->second.special;
+  const AddedToken* added = added_.Find(id);
+  return added != nullptr && added->special;
 }
 
 }  // namespace espalier::internal

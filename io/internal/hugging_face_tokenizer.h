@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -47,7 +46,9 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::optional<int32_t> IdOf(absl::string_view token) const override;
   std::string TokenOf(int32_t id) const override;
   bool IsSpecial(int32_t id) const override;
-  std::vector<AddedToken> added_tokens() const override;
+  std::vector<AddedToken> added_tokens() const override {
+    return added_.tokens();
+  }
   std::optional<int32_t> bos_id() const override { return bos_id_; }
   std::optional<int32_t> eos_id() const override { return eos_id_; }
 
@@ -64,8 +65,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   TokenDecoder decoder_;
   AddedTokenMatcher plain_tokens_;       // looked for in the text as it is
   AddedTokenMatcher normalized_tokens_;  // looked for after normalization
-  absl::flat_hash_map<int32_t, AddedToken> added_;
-  absl::flat_hash_map<std::string, int32_t> added_ids_;
+  AddedVocabulary added_;
   std::vector<int32_t> prefix_;  // of the post-processor
   std::vector<int32_t> suffix_;
   int32_t vocab_size_ = 0;

@@ -76,25 +76,9 @@ class Lexer {
     return text_.substr(std::min(at, text_.size())).substr(0, what.size()) ==
            what;
   }
-  size_t SkipSpace(size_t at) const {
-    while (at < text_.size()) {
-      const Utf8Char c = DecodeUtf8(text_, at);
-      if (!IsPythonSpace(c.code)) break;
-      at += c.bytes;
-    }
-    return at;
-  }
+  size_t SkipSpace(size_t at) const { return SkipPythonSpaces(text_, at); }
   size_t StripEnd(size_t begin, size_t end) const {
-    while (end > begin) {
-      size_t last = end - 1;
-      while (last > begin &&
-             (static_cast<uint8_t>(text_[last]) & 0xC0) == 0x80) {
-        --last;
-      }
-      if (!IsPythonSpace(DecodeUtf8(text_, last).code)) break;
-      end = last;
-    }
-    return end;
+    return std::max(begin, SkipPythonSpacesBack(text_, end));
   }
 
   // Text up to the next tag, and the tag.

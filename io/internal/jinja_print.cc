@@ -8,19 +8,18 @@
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/internal/jinja_runtime.h"
+#include "espalier/io/internal/text.h"
 #include "espalier/io/internal/utf8.h"
 
 namespace espalier::internal {
 
 namespace {
 
-void AppendHex(absl::string_view prefix, uint32_t code, int digits,
-               std::string* out) {
-  constexpr char kHex[] = "0123456789abcdef";
-  absl::StrAppend(out, prefix);
-  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
-    out->push_back(kHex[(code >> shift) & 15]);
-  }
+// A prefix and hexadecimal digits.
+std::string Hex(absl::string_view prefix, uint32_t code, int digits) {
+  std::string text(prefix);
+  AppendHex(code, digits, &text);
+  return text;
 }
 
 // repr of a str: single quotes unless only the other kind occurs.
@@ -44,11 +43,11 @@ void AppendRepr(const JinjaString& text, JinjaTextMaker* out) {
       escaped = "\\t";
     } else if (!IsPythonPrintable(c.code)) {
       if (c.code < 0x100) {
-        AppendHex("\\x", c.code, 2, &escaped);
+        escaped = Hex("\\x", c.code, 2);
       } else if (c.code < 0x10000) {
-        AppendHex("\\u", c.code, 4, &escaped);
+        escaped = Hex("\\u", c.code, 4);
       } else {
-        AppendHex("\\U", c.code, 8, &escaped);
+        escaped = Hex("\\U", c.code, 8);
       }
     }
     if (!escaped.empty()) {
@@ -180,14 +179,13 @@ std::string JsonEscape(uint32_t code, bool ensure_ascii) {
     default:
       break;
   }
-  std::string escaped;
   if (code < 0x20 || (ensure_ascii && code >= 0x7F && code < 0x10000)) {
-    AppendHex("\\u", code, 4, &escaped);
-  } else if (ensure_ascii && code >= 0x10000) {
-    AppendHex("\\u", 0xD800 + ((code - 0x10000) >> 10), 4, &escaped);
-    AppendHex("\\u", 0xDC00 + ((code - 0x10000) & 0x3FF), 4, &escaped);
+    return Hex("\\u", code, 4);
   }
-  return escaped;
+  if (!ensure_ascii || code < 0x10000) return "";
+  const uint32_t pair = code - 0x10000;
+  return absl::StrCat(Hex("\\u", 0xD800 + (pair >> 10), 4),
+                      Hex("\\u", 0xDC00 + (pair & 0x3FF), 4));
 }
 
 std::string JsonNumber(double value) {

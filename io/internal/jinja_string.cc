@@ -8,13 +8,9 @@ namespace espalier::internal {
 
 namespace {
 
-bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
-
 // The character that ends at `end` > 0.
 Utf8Char CharBefore(absl::string_view text, size_t end) {
-  size_t begin = end - 1;
-  while (begin > 0 && IsContinuation(text[begin])) --begin;
-  return DecodeUtf8(text, begin);
+  return DecodeUtf8(text, CharBegin(text, end - 1));
 }
 
 void AppendCode(uint32_t code, const JinjaMark& mark, JinjaString* out) {
@@ -63,16 +59,6 @@ size_t AppendCase(const JinjaString& text, size_t at, LetterCase to,
   return c.bytes;
 }
 
-// The run of white space at `at`, and what comes behind it.
-size_t SkipSpaces(absl::string_view text, size_t at) {
-  while (at < text.size()) {
-    const Utf8Char c = DecodeUtf8(text, at);
-    if (!IsPythonSpace(c.code)) break;
-    at += c.bytes;
-  }
-  return at;
-}
-
 size_t SkipWord(absl::string_view text, size_t at) {
   while (at < text.size()) {
     const Utf8Char c = DecodeUtf8(text, at);
@@ -80,15 +66,6 @@ size_t SkipWord(absl::string_view text, size_t at) {
     at += c.bytes;
   }
   return at;
-}
-
-size_t SkipSpacesBack(absl::string_view text, size_t end) {
-  while (end > 0) {
-    const Utf8Char c = CharBefore(text, end);
-    if (!IsPythonSpace(c.code)) break;
-    end -= c.bytes;
-  }
-  return end;
 }
 
 size_t SkipWordBack(absl::string_view text, size_t end) {
@@ -281,15 +258,15 @@ std::vector<JinjaString> SplitWords(const JinjaString& text,
                                     int64_t max_splits) {
   std::vector<JinjaString> words;
   const absl::string_view bytes = text.bytes();
-  size_t at = SkipSpaces(bytes, 0);
+  size_t at = SkipPythonSpaces(bytes, 0);
   while (at < bytes.size() && max_splits != 0) {
     --max_splits;
     const size_t end = SkipWord(bytes, at);
     words.push_back(text.Slice(at, end));
-    at = SkipSpaces(bytes, end);
+    at = SkipPythonSpaces(bytes, end);
   }
   if (at < bytes.size()) {
-    words.push_back(text.Slice(at, SkipSpacesBack(bytes, bytes.size())));
+    words.push_back(text.Slice(at, SkipPythonSpacesBack(bytes, bytes.size())));
   }
   return words;
 }
@@ -298,14 +275,14 @@ std::vector<JinjaString> SplitWordsFromEnd(const JinjaString& text,
                                            int64_t max_splits) {
   std::vector<JinjaString> words;
   const absl::string_view bytes = text.bytes();
-  size_t end = SkipSpacesBack(bytes, bytes.size());
+  size_t end = SkipPythonSpacesBack(bytes, bytes.size());
   while (end > 0 && max_splits != 0) {
     --max_splits;
     const size_t begin = SkipWordBack(bytes, end);
     words.push_back(text.Slice(begin, end));
-    end = SkipSpacesBack(bytes, begin);
+    end = SkipPythonSpacesBack(bytes, begin);
   }
-  if (end > 0) words.push_back(text.Slice(SkipSpaces(bytes, 0), end));
+  if (end > 0) words.push_back(text.Slice(SkipPythonSpaces(bytes, 0), end));
   std::reverse(words.begin(), words.end());
   return words;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/io/internal/jinja_unicode_tables.h"
+#include "espalier/io/internal/utf8.h"
 
 namespace espalier::internal {
 
@@ -43,6 +44,24 @@ bool IsPythonSpace(uint32_t code) {
          code == 0x85 || code == 0xA0 || code == 0x1680 ||
          (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
          code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+size_t SkipPythonSpaces(absl::string_view text, size_t at) {
+  while (at < text.size()) {
+    const Utf8Char c = DecodeUtf8(text, at);
+    if (!IsPythonSpace(c.code)) break;
+    at += c.bytes;
+  }
+  return at;
+}
+
+size_t SkipPythonSpacesBack(absl::string_view text, size_t end) {
+  while (end > 0) {
+    const size_t begin = CharBegin(text, end - 1);
+    if (!IsPythonSpace(DecodeUtf8(text, begin).code)) break;
+    end = begin;
+  }
+  return end;
 }
 
 bool IsPythonLineEnd(uint32_t code) {
@@ -95,9 +114,8 @@ int MapCase(uint32_t code, LetterCase to, uint32_t mapped[3]) {
 }
 
 int64_t CountChars(absl::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<uint8_t>(c) & 0xC0) != 0x80;
-  });
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return !IsContinuation(c); });
 }
 
 }  // namespace espalier::internal

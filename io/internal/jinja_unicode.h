@@ -1,6 +1,7 @@
 #ifndef ESPALIER_IO_INTERNAL_JINJA_UNICODE_H_
 #define ESPALIER_IO_INTERNAL_JINJA_UNICODE_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
@@ -10,6 +11,9 @@ namespace espalier::internal {
 // Characters as Python's str sees them (Unicode 14, CPython 3.11).
 
 bool IsPythonSpace(uint32_t code);  // str.isspace, and \s of re
+// Behind the spaces at `at`, and in front of those that end at `end`.
+size_t SkipPythonSpaces(absl::string_view text, size_t at);
+size_t SkipPythonSpacesBack(absl::string_view text, size_t end);
 // str.splitlines ends lines here.
 bool IsPythonLineEnd(uint32_t code);
 bool IsPythonPrintable(uint32_t code);

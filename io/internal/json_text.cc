@@ -14,7 +14,6 @@ absl::Status AppendJsonString(absl::string_view value, std::string* text) {
     return absl::InvalidArgumentError(
         absl::StrCat("text is not UTF-8: ", Quote(value)));
   }
-  constexpr char kHex[] = "0123456789abcdef";
   text->push_back('"');
   for (const char c : value) {
     switch (c) {
@@ -38,9 +37,8 @@ absl::Status AppendJsonString(absl::string_view value, std::string* text) {
         if (byte >= 0x20) {
           text->push_back(c);
         } else {
-          *text += "\\u00";
-          text->push_back(kHex[byte >> 4]);
-          text->push_back(kHex[byte & 15]);
+          *text += "\\u";
+          AppendHex(byte, 4, text);
         }
       }
     }

@@ -9,6 +9,7 @@
 
 #include "espalier/io/internal/normalizer.h"
 #include "espalier/io/internal/text.h"
+#include "espalier/io/internal/utf8.h"
 
 namespace espalier::internal {
 
@@ -239,10 +240,7 @@ absl::Status PreTokenizer::SplitFrom(
     }
     if (match.end == match.begin) {  // cuts nothing out
       at = match.end + 1;
-      while (at < text.size() &&
-             (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) {
-        ++at;
-      }
+      while (at < text.size() && IsContinuation(text[at])) ++at;
       continue;
     }
     absl::Status status = next(covered, match.begin);

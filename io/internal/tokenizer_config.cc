@@ -100,10 +100,15 @@ absl::Status FindBosAndEos(const TokenizerConfig& config,
 }
 
 bool AddedVocabulary::Add(const AddedToken& token) {
+  if (!AddUnmatched(token)) return false;
+  matcher_.Add(token, token.content);
+  return true;
+}
+
+bool AddedVocabulary::AddUnmatched(const AddedToken& token) {
   if (token.content.empty()) return true;
   if (!tokens_.try_emplace(token.id, token).second) return false;
   if (!ids_.try_emplace(token.content, token.id).second) return false;
-  matcher_.Add(token, token.content);
   size_ = std::max(size_, token.id + 1);
   return true;
 }

@@ -39,12 +39,13 @@ absl::Status FindBosAndEos(const TokenizerConfig& config,
                            std::optional<int32_t>* bos,
                            std::optional<int32_t>* eos);
 
-// Added tokens of a tokenizer whose base vocabulary comes from another file:
-// id to token and spelling to id. Thread-safe once filled.
+// Added tokens: id to token and spelling to id. Thread-safe once filled.
 class AddedVocabulary {
  public:
   // False when the id or the spelling is taken; empty spellings are left out.
   bool Add(const AddedToken& token);
+  // The same without the matcher, where text is matched in another way.
+  bool AddUnmatched(const AddedToken& token);
   const AddedToken* Find(int32_t id) const;
   std::optional<int32_t> IdOf(absl::string_view spelling) const;
   const AddedTokenMatcher& matcher() const { return matcher_; }

@@ -15,6 +15,17 @@ struct Utf8Char {
   size_t bytes = 0;  // 0: what stands there is not valid UTF-8
 };
 
+// Whether the byte goes on with a character: it begins none.
+inline bool IsContinuation(char c) {
+  return (static_cast<uint8_t>(c) & 0xC0) == 0x80;
+}
+
+// Where the character begins that the byte at `position` is part of.
+inline size_t CharBegin(absl::string_view text, size_t position) {
+  while (position > 0 && IsContinuation(text[position])) --position;
+  return position;
+}
+
 // The character that begins at text[position]; position < text.size(). Overlong
 // forms, surrogates and codes above U+10FFFF are not valid.
 Utf8Char DecodeUtf8(absl::string_view text, size_t position);
