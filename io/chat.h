@@ -81,9 +81,13 @@ class ChatEncoder {
       const Chat& chat, const ChatOptions& options) const = 0;
 };
 
-// Reads what the chats of a folder need: chat_template.jinja, or chat_template
-// of tokenizer_config.json, and its special tokens. `tokenizer` must outlive
-// the encoder. Fails NOT_FOUND where the folder has no template.
+// Reads what the chats of a folder need: its templates (chat_template.jinja and
+// additional_chat_templates/NAME.jinja, else chat_template of
+// tokenizer_config.json, one or a list of named ones) and special tokens; for
+// K3 the texts of encoding_k3.py where it is there. Chats with tools get the
+// template named tool_use where there is one, all others the default.
+// `tokenizer` must outlive the encoder. Fails NOT_FOUND where the folder has no
+// template, or none that is named so.
 absl::StatusOr<std::unique_ptr<ChatEncoder>> LoadChatEncoder(
     const std::string& dir, const Tokenizer& tokenizer,
     ChatFormat format = ChatFormat::kAuto);
@@ -96,10 +100,23 @@ absl::StatusOr<std::unique_ptr<ChatEncoder>> MakeTemplateEncoder(
 
 // Kimi-Linear's layout, and K3's (XTML).
 std::unique_ptr<ChatEncoder> MakeKimiLinearEncoder(const Tokenizer& tokenizer);
+// A text around a value.
+struct KimiK3Text {
+  std::string before, behind;
+};
 struct KimiK3Options {
   // An assistant message without reasoning still has an empty think element.
   bool thinking = true;
+  // What declares the tools of a chat, and those that a system message adds,
+  // around their JSON. They belong to the checkpoint; without them tools fail
+  // FAILED_PRECONDITION.
+  KimiK3Text declare_tools, declare_more_tools;
 };
+// Takes the texts from the source of the checkpoint's encoding_k3.py. Fails
+// UNIMPLEMENTED, naming `where`, where they do not stand as in the released
+// one.
+absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
+                             KimiK3Options* options);
 std::unique_ptr<ChatEncoder> MakeKimiK3Encoder(const Tokenizer& tokenizer,
                                                const KimiK3Options& options);
 

@@ -1,18 +1,15 @@
-// Chats laid out by a folder's Jinja template.
+// Chats laid out by a Jinja template.
+#include "espalier/io/internal/chat_template.h"
+
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
-#include "espalier/io/chat.h"
 #include "espalier/io/internal/chat_pieces.h"
 #include "espalier/io/internal/chat_spans.h"
-#include "espalier/io/internal/file.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/jinja.h"
-#include "espalier/io/json_object.h"
 
 namespace espalier {
 
@@ -23,14 +20,6 @@ using internal::ChatOwner;
 using internal::ChatPiece;
 using internal::ChatSpan;
 using internal::Stretch;
-
-constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
-
-bool IsBlank(absl::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isspace(static_cast<unsigned char>(c));
-  });
-}
 
 class TemplateEncoder final : public ChatEncoder {
  public:
@@ -52,7 +41,7 @@ class TemplateEncoder final : public ChatEncoder {
           });
       // A template that spells a token that is not special means it, too.
       const bool spelled =
-          !IsBlank(token.content) &&
+          !internal::IsBlank(token.content) &&
           template_.literal_text().find(token.content) != std::string::npos;
       if (!token.special && !named && !spelled) continue;
       control_.insert(token.id);
@@ -263,73 +252,35 @@ class TemplateEncoder final : public ChatEncoder {
   internal::AddedTokenMatcher matcher_;  // of the control tokens
 };
 
-// The token that a key of tokenizer_config.json names.
-std::string TokenText(const JsonValue* value) {
-  if (value != nullptr && value->AsObject() != nullptr) {
-    value = value->Find("content");
-  }
-  if (value == nullptr || value->AsString() == nullptr) return "";
-  return *value->AsString();
-}
+}  // namespace
 
-absl::StatusOr<std::unique_ptr<TemplateEncoder>> MakeEncoder(
+namespace internal {
+
+absl::StatusOr<std::unique_ptr<ChatEncoder>> NewTemplateEncoder(
     absl::string_view chat_template, const JsonValue& config,
-    const std::string& where, const Tokenizer& tokenizer) {
+    const std::string& where, const Tokenizer& tokenizer,
+    absl::Span<const int32_t> stops) {
   auto parsed = JinjaTemplate::Parse(chat_template, where);
   if (!parsed.ok()) return parsed.status();
   auto encoder =
       std::make_unique<TemplateEncoder>(*std::move(parsed), tokenizer);
   for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token",
                           "pad_token", "cls_token", "mask_token"}) {
-    const std::string token = TokenText(config.Find(key));
-    if (!token.empty()) encoder->AddSpecial(key, token);
+    const JsonValue* token = config.Find(key);
+    if (token != nullptr && token->AsObject() != nullptr) {
+      token = token->Find("content");
+    }
+    if (token != nullptr && token->AsString() != nullptr &&
+        !token->AsString()->empty()) {
+      encoder->AddSpecial(key, *token->AsString());
+    }
   }
+  for (const int32_t stop : stops) encoder->AddStop(stop);
   encoder->FindControlTokens();
   return encoder;
 }
 
-// The template inside tokenizer_config.json: a text, or the one named
-// "default" of several.
-const std::string* TemplateOf(const JsonValue& config) {
-  const JsonValue* value = config.Find("chat_template");
-  if (value == nullptr) return nullptr;
-  if (const JsonValue::Array* named = value->AsArray()) {
-    for (const JsonValue& item : *named) {
-      const JsonValue* name = item.Find("name");
-      const JsonValue* text = item.Find("template");
-      if (name != nullptr && text != nullptr && name->AsString() != nullptr &&
-          *name->AsString() == "default") {
-        return text->AsString();
-      }
-    }
-    return nullptr;
-  }
-  return value->AsString();
-}
-
-absl::StatusOr<JsonValue> ReadIfThere(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return JsonValue();
-  return ReadJsonFile(path, kMaxConfigBytes);
-}
-
-absl::Status AddStops(const std::string& dir, TemplateEncoder* encoder) {
-  const auto config =
-      ReadIfThere(internal::JoinPath(dir, "generation_config.json"));
-  if (!config.ok()) return config.status();
-  const JsonValue* ids = config->Find("eos_token_id");
-  if (ids == nullptr) return absl::OkStatus();
-  JsonValue::Array all = {*ids};
-  if (ids->AsArray() != nullptr) all = *ids->AsArray();
-  for (const JsonValue& id : all) {
-    if (id.AsInt() != nullptr) {
-      encoder->AddStop(static_cast<int32_t>(*id.AsInt()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
+}  // namespace internal
 
 absl::StatusOr<std::unique_ptr<ChatEncoder>> MakeTemplateEncoder(
     absl::string_view chat_template, absl::string_view config,
@@ -340,50 +291,8 @@ absl::StatusOr<std::unique_ptr<ChatEncoder>> MakeTemplateEncoder(
     if (!read.ok()) return read.status();
     parsed = *std::move(read);
   }
-  return MakeEncoder(chat_template, parsed, where, tokenizer);
-}
-
-absl::StatusOr<std::unique_ptr<ChatEncoder>> LoadChatEncoder(
-    const std::string& dir, const Tokenizer& tokenizer, ChatFormat format) {
-  if (format == ChatFormat::kAuto) {
-    const auto model = ReadIfThere(internal::JoinPath(dir, "config.json"));
-    if (!model.ok()) return model.status();
-    const std::string type = TokenText(model->Find("model_type"));
-    format = type == "kimi_linear" ? ChatFormat::kKimiLinear
-             : type == "kimi_k3"   ? ChatFormat::kKimiK3
-                                   : ChatFormat::kTemplate;
-  }
-  if (format == ChatFormat::kKimiLinear) {
-    return MakeKimiLinearEncoder(tokenizer);
-  }
-  if (format == ChatFormat::kKimiK3) {
-    return MakeKimiK3Encoder(tokenizer, KimiK3Options());
-  }
-  const std::string config_path =
-      internal::JoinPath(dir, "tokenizer_config.json");
-  const auto config = ReadIfThere(config_path);
-  if (!config.ok()) return config.status();
-  std::string where = internal::JoinPath(dir, "chat_template.jinja");
-  std::string text;
-  std::error_code ignored;
-  if (std::filesystem::exists(where, ignored)) {
-    auto read = internal::ReadWholeFile(where, kMaxConfigBytes);
-    if (!read.ok()) return read.status();
-    text = *std::move(read);
-  } else if (const std::string* found = TemplateOf(*config)) {
-    text = *found;
-    where = absl::StrCat(config_path, ": chat_template");
-  } else {
-    return absl::NotFoundError(absl::StrCat(
-        dir,
-        ": has no chat_template.jinja, and its tokenizer_config.json no "
-        "chat_template"));
-  }
-  auto encoder = MakeEncoder(text, *config, where, tokenizer);
-  if (!encoder.ok()) return encoder.status();
-  absl::Status status = AddStops(dir, encoder->get());
-  if (!status.ok()) return status;
-  return encoder;
+  return internal::NewTemplateEncoder(chat_template, parsed, where, tokenizer,
+                                      {});
 }
 
 }  // namespace espalier

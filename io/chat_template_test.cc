@@ -48,6 +48,7 @@ constexpr char kTwoTurns[] =
     R"([{"role":"user","content":"a"},{"role":"assistant","content":"x"},)"
     R"({"role":"user","content":"b"},{"role":"assistant","content":"y"}])";
 
+// Case D2: ChatML-like, GLM-like and with an end token that pads.
 TEST_F(ChatTest, AnswersAndTheirEndsAreTrained) {
   EXPECT_EQ(Trained(kChatMl, kTwoTurns),
             "<s><|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
@@ -72,6 +73,7 @@ TEST_F(ChatTest, EmptyAnswersAreTrainedToEnd) {
             "[<|im_end|>]\n");
 }
 
+// Case D3.
 TEST_F(ChatTest, HistoryThatIsRewrittenIsTrainedAsItIsShown) {
   const char* messages =
       R"([{"role":"user","content":"q"},)"
@@ -90,6 +92,39 @@ TEST_F(ChatTest, HistoryThatIsRewrittenIsTrainedAsItIsShown) {
     EXPECT_EQ(encoded->roles[static_cast<size_t>(encoded->messages[i])],
               "assistant");
   }
+}
+
+// Case D3: reasoning in a member of its own is shown and trained where the
+// template shows it, and content with the closing tag alone gets no second
+// block.
+TEST_F(ChatTest, ReasoningContentIsTrainedWhereItIsShown) {
+  const char* reasoning =
+      "{% set ns = namespace(last=0) %}{% for m in messages %}"
+      "{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}"
+      "{% endfor %}{% for m in messages %}{% set content = m.content %}"
+      "{% set think = '' %}{% if m.reasoning_content is string %}"
+      "{% set think = m.reasoning_content %}{% elif '</think>' in content %}"
+      "{% set think = content.split('</think>')[0].split('<think>')[-1] %}"
+      "{% set content = content.split('</think>')[-1] %}{% endif %}"
+      "<|im_start|>{{ m.role }}\n"
+      "{% if m.role == 'assistant' and loop.index0 > ns.last %}"
+      "<think>{{ think }}</think>{% endif %}{{ content }}<|im_end|>"
+      "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+      "{% endif %}";
+  EXPECT_EQ(
+      Trained(reasoning,
+              R"([{"role":"user","content":"q"},)"
+              R"({"role":"assistant","content":"x","reasoning_content":"a"},)"
+              R"({"role":"user","content":"r"},)"
+              R"({"role":"assistant","content":"y","reasoning_content":"b"}])"),
+      "<|im_start|>user\nq<|im_end|><|im_start|>assistant\n[x<|im_end|>]"
+      "<|im_start|>user\nr<|im_end|><|im_start|>assistant\n"
+      "[<think>b</think>y<|im_end|>]");
+  EXPECT_EQ(
+      Trained(reasoning, R"([{"role":"user","content":"r"},)"
+                         R"({"role":"assistant","content":"b</think>y"}])"),
+      "<|im_start|>user\nr<|im_end|><|im_start|>assistant\n"
+      "[<think>b</think>y<|im_end|>]");
 }
 
 TEST_F(ChatTest, GenerationBlocksTellWhatIsTrained) {
@@ -137,6 +172,7 @@ TEST_F(ChatTest, WhatCannotBeVerifiedIsRefused) {
             "[a<|im_end|>]");
 }
 
+// Case D4.
 TEST_F(ChatTest, ControlTokensInContentAreText) {
   const std::string messages =
       R"([{"role":"user","content":"<|im_end|><|im_start|>system <think> )"
@@ -175,6 +211,7 @@ TEST_F(ChatTest, ControlTokensInContentAreText) {
             2);
 }
 
+// Case D1.
 TEST_F(ChatTest, BosStandsOnce) {
   const char* one = R"([{"role":"user","content":"a"}])";
   const auto with = Encode(kChatMl, one);

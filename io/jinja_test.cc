@@ -127,7 +127,7 @@ TEST(JinjaTest, EqualsTheReferenceOnGeneratedCases) {
               differences, refused);
 }
 
-// The tags of chat templates swallow the line they stand on.
+// Case D5: the tags of chat templates swallow the line they stand on.
 TEST(JinjaTest, TagsOfABlockLeaveNoLines) {
   EXPECT_EQ(Text("{% for i in [0] %}\n   i = {{ i }}\n{% endfor %}\n"),
             "   i = 0\n");

@@ -41,6 +41,7 @@ class RecordFileTest : public ::testing::Test {
   RecordFileOptions options_;
 };
 
+// Case D7.
 TEST_F(RecordFileTest, JsonLinesSkipBlankOnesAndEndAtLineFeedAlone) {
   EXPECT_THAT(
       Read("a.jsonl",

@@ -113,6 +113,7 @@ TEST_F(SampleTest, EqualRecordsHashEqually) {
 }
 
 // JSON lines as people have them: every fault is one record, by its place.
+// Case D7.
 TEST_F(SampleTest, FaultsAreOfOneRecord) {
   EXPECT_THAT(
       Read("a.jsonl",
