@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<Corpus>> Corpus::Open(
 
 absl::StatusOr<bool> Corpus::NextTrain(Device& device, Batch* batch) {
   Pack pack;
-  const auto more = impl_->train->Next(&pack);
+  auto more = impl_->train->Next(&pack);
   if (more.ok() && *more) *batch = ToDevice(pack, device);
   return more;
 }

@@ -251,6 +251,20 @@ TEST_F(CorpusTest, HeldOutDataIsBoundedAndMayBeOtherFiles) {
               HasSubstr("beyond max_held_out_tokens 100 is left out"));
 }
 
+TEST_F(CorpusTest, NothingHeldOutIsSaid) {
+  data_.paths = {WriteDocuments("a.txt", 9)};
+  auto corpus = Open();
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  EXPECT_EQ((*corpus)->Summary()[1],
+            "held out: nothing (held_out_fraction is 0)");
+  options_.held_out_fraction = 1e-9;
+  corpus = Open();
+  ASSERT_TRUE(corpus.ok()) << corpus.status();
+  EXPECT_EQ((*corpus)->num_held_out_batches(), 0);
+  EXPECT_THAT((*corpus)->Summary()[1],
+              HasSubstr("no record's hash is below held_out_fraction 1e-09"));
+}
+
 TEST_F(CorpusTest, CursorContinuesBitForBit) {
   data_.paths = {WriteDocuments("a.txt", 30), WriteDocuments("b.txt", 7)};
   data_.weights = {2, 1};
