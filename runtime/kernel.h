@@ -26,6 +26,11 @@ struct Kernel {
 namespace internal {
 
 [[noreturn]] void FailNoKernel(absl::string_view op, const Tensor& key);
+// Fails INTERNAL, naming the op and the operand, when a present tensor is not
+// on `device`, or a written one is read-only.
+void CheckOperands(absl::string_view op, const Device& device,
+                   std::initializer_list<const Tensor*> reads,
+                   std::initializer_list<const Tensor*> writes);
 std::vector<Access> ListAccesses(std::initializer_list<const Tensor*> reads,
                                  std::initializer_list<const Tensor*> writes);
 
@@ -34,7 +39,9 @@ std::vector<Access> ListAccesses(std::initializer_list<const Tensor*> reads,
 // Runs, on key's device and its compute stream, the row of the table that fits
 // key's device and dtype. `reads` and `writes` name every tensor that the
 // kernel touches (null or absent ones are skipped). On the meta device nothing
-// runs, but the row must exist. Fails UNIMPLEMENTED without a row.
+// runs, but the row must exist. Fails UNIMPLEMENTED without a row, and INTERNAL
+// when one of the tensors is on another device (one of another context, too) or
+// is read-only and written: an op need not check either.
 template <typename Args, size_t kRows>
 void Launch(absl::string_view op, const Kernel<Args> (&rows)[kRows],
             const Tensor& key, const Args& args,
@@ -42,6 +49,7 @@ void Launch(absl::string_view op, const Kernel<Args> (&rows)[kRows],
             std::initializer_list<const Tensor*> writes) {
   if (!key) internal::FailNoKernel(op, key);
   Device& device = key.device();
+  internal::CheckOperands(op, device, reads, writes);
   for (const Kernel<Args>& row : rows) {
     if (row.device != device.kernel_type() || row.dtype != key.dtype() ||
         row.function == nullptr) {

@@ -70,6 +70,65 @@ TEST_F(KernelTest, MetaRunsNothingButWantsTheRow) {
   EXPECT_TRUE(absl::IsUnimplemented(LaunchOn(Make(context_->meta(), kI32))));
 }
 
+TEST_F(KernelTest, EveryOperandIsOnTheDeviceOfTheKey) {
+  auto other = *Context::Create({});
+  const auto launch = [&](const Tensor& key, const Tensor& read,
+                          const Tensor& write) {
+    return internal::Guard([&] {
+      Launch("count", kRows, key, CountArgs{&runs_, &isa_},
+             {nullptr, &key, &read}, {&write});
+    });
+  };
+  const Tensor cpu = Make(context_->cpu(), kF32);
+  const Tensor sim = Make(context_->sim(), kF32);
+  const Tensor meta = Make(context_->meta(), kF32);
+  const Tensor foreign = Make(other->cpu(), kF32);
+  const std::string help =
+      " where the op runs; CopyTo moves a tensor within its context";
+  EXPECT_EQ(launch(cpu, sim, cpu),
+            absl::InternalError(absl::StrCat(
+                "count: input 3 is f32 [2, 3] on sim, expected on cpu", help)));
+  EXPECT_EQ(
+      launch(meta, meta, cpu),
+      absl::InternalError(absl::StrCat(
+          "count: output 1 is f32 [2, 3] on cpu, expected on meta", help)));
+  EXPECT_EQ(
+      launch(cpu, foreign, cpu),
+      absl::InternalError(absl::StrCat(
+          "count: input 3 is f32 [2, 3] on cpu of another context, expected on "
+          "cpu of the context",
+          help)));
+  for (const Tensor& key : {cpu, sim, meta}) {
+    for (const Tensor& operand : {cpu, sim, meta, foreign}) {
+      const bool same = &operand.device() == &key.device();
+      EXPECT_EQ(launch(key, operand, key).ok(), same);
+      EXPECT_EQ(launch(key, key, operand).ok(), same);
+      EXPECT_TRUE(launch(key, Tensor(), Tensor()).ok());
+    }
+  }
+  context_->sim().compute_stream().Synchronize();
+}
+
+TEST_F(KernelTest, WritesNoReadOnlyMemory) {
+  const Tensor key = Make(context_->cpu(), kF32);
+  const std::vector<float> pages(6);
+  const Tensor mapped =
+      Tensor::MapReadOnly(context_->cpu(), {2, 3}, kF32, pages.data(), nullptr);
+  const auto launch = [&](const Tensor& read, const Tensor& write) {
+    return internal::Guard([&] {
+      Launch("count", kRows, key, CountArgs{&runs_, &isa_}, {&read},
+             {&key, &write});
+    });
+  };
+  EXPECT_TRUE(launch(mapped, key).ok());
+  EXPECT_EQ(runs_, 1);
+  EXPECT_EQ(launch(mapped, mapped.Slice(0, 1, 1)),
+            absl::InternalError(
+                "count: output 2 is f32 [1, 3] on cpu in read-only memory, "
+                "expected memory that may be written"));
+  EXPECT_EQ(runs_, 1);
+}
+
 TEST_F(KernelTest, AccessesSpanTheElementsOfAView) {
   const Tensor matrix = Tensor::Zeros(context_->cpu(), {4, 6}, kF32);
   const Tensor corner = matrix.Slice(0, 1, 2).Slice(1, 2, 3);

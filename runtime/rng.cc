@@ -125,7 +125,6 @@ constexpr Kernel<FillArgs> kNormal[] = {
 void CheckFill(const Tensor& tensor) {
   ESPALIER_CHECK(tensor.is_contiguous(), "random fill of a strided view of ",
                  ToString(tensor));
-  ESPALIER_CHECK(!tensor.read_only(), "random fill of mapped file pages");
 }
 
 }  // namespace

@@ -26,12 +26,11 @@ void AdamW(const Tensor& parameter, const Tensor& gradient,
         "parameter is ", ToString(parameter), ", gradient ", ToString(gradient),
         ", moments ", ToString(first_moment), " and ", ToString(second_moment));
   }
-  ESPALIER_CHECK(parameter.is_contiguous() && !parameter.read_only(),
-                 "parameter is strided or read-only");
+  ESPALIER_CHECK(parameter.is_contiguous(), "parameter is strided ",
+                 ToString(parameter));
   ESPALIER_CHECK(
       !bf16_copy || (bf16_copy.shape() == parameter.shape() &&
-                     bf16_copy.dtype() == kBF16 && bf16_copy.is_contiguous() &&
-                     !bf16_copy.read_only()),
+                     bf16_copy.dtype() == kBF16 && bf16_copy.is_contiguous()),
       "bf16 copy is ", ToString(bf16_copy), " for parameter ",
       ToString(parameter));
   ESPALIER_CHECK(update.step >= 1, "step is ", update.step);

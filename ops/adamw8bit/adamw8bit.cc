@@ -31,8 +31,7 @@ void AdamW8Bit(const Tensor& parameter, const Tensor& gradient,
   const int64_t blocks =
       (n + AdamW8BitMoments::kBlock - 1) / AdamW8BitMoments::kBlock;
   ESPALIER_CHECK(
-      parameter.is_contiguous() && !parameter.read_only() &&
-          gradient.shape() == parameter.shape() &&
+      parameter.is_contiguous() && gradient.shape() == parameter.shape() &&
           gradient.dtype() == parameter.dtype() && gradient.is_contiguous(),
       "parameter is ", ToString(parameter), ", gradient ", ToString(gradient));
   const auto fits = [](const Tensor& tensor, int64_t count, DType dtype) {

@@ -76,8 +76,8 @@ TableRows SelectRows(const Tensor& ids, int64_t vocab_size) {
 
 void PutRows(const Tensor& table, const Tensor& rows, const Tensor& values) {
   ESPALIER_CHECK(table.ndim() == 2 && table.is_contiguous() &&
-                     !table.read_only() && rows.ndim() == 1 &&
-                     rows.dtype() == kI32 && rows.is_contiguous() &&
+                     rows.ndim() == 1 && rows.dtype() == kI32 &&
+                     rows.is_contiguous() &&
                      values.shape() == (Shape{rows.dim(0), table.dim(1)}) &&
                      values.dtype() == table.dtype() && values.is_contiguous(),
                  "values is ", ToString(values), " with rows ", ToString(rows),

@@ -29,8 +29,8 @@ void Sgd(const Tensor& parameter, const Tensor& gradient,
                    "parameter is ", ToString(parameter), ", gradient ",
                    ToString(gradient), ", buffer ", ToString(momentum_buffer));
   }
-  ESPALIER_CHECK(parameter.is_contiguous() && !parameter.read_only(),
-                 "parameter is strided or read-only");
+  ESPALIER_CHECK(parameter.is_contiguous(), "parameter is strided ",
+                 ToString(parameter));
   Launch("sgd", kUpdate, parameter,
          sgd::Args{parameter.view(), gradient.view(), momentum_buffer.view(),
                    update.learning_rate, update.momentum, update.gradient_scale,
