@@ -63,6 +63,10 @@ TEST(AdamWTest, EveryInstructionSetMatchesF64AndThreadsAgree) {
       }
     }
   }
+  EXPECT_EQ(
+      test::CountRegions(
+          DetectIsa(), [](Device& device) { ThreeSteps(device, kF32, 40000); }),
+      3);
 }
 
 TEST(AdamWTest, CopyIsTheParameterInBF16) {

@@ -131,6 +131,9 @@ TEST(AdamW8BitTest, ThreadsAgree) {
       EXPECT_TRUE(test::SameBits(got.moments.v_codes, want.moments.v_codes));
     }
   }
+  EXPECT_EQ(test::CountRegions(DetectIsa(),
+                               [](Device& device) { Steps(device, 70001, 3); }),
+            3);
 }
 
 // Finds the minimum of sum(c (p - 1)^2), c from 1e-3 to 1e3, as AdamW does.

@@ -105,6 +105,7 @@ TEST_P(AttentionTest, MatchesF64Reference) {
 
 TEST_P(AttentionTest, SameBitsForAllThreads) {
   for (const Case& c : kLarge) {
+    if (ShapesOf(c)[0][0] <= 1) continue;  // one task at most
     EXPECT_TRUE(test::SameBitsForAllThreads(Bind(OptionsOf(c)), GetParam(),
                                             ShapesOf(c)))
         << c.name;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "espalier/autograd/backward.h"
 #include "espalier/runtime/guard.h"
@@ -28,6 +30,12 @@ TEST(CastTest, EveryPairEqualsRoundingElementByElement) {
       }
     }
   }
+  EXPECT_EQ(test::CountRegions(DetectIsa(),
+                               [](Device& device) {
+                                 Cast(Tensor::Zeros(device, {40000}, kF32),
+                                      kBF16);
+                               }),
+            1);
 }
 
 TEST(CastTest, InfinityAndNanSurvive) {
@@ -51,6 +59,27 @@ TEST(CastTest, GradientIsCastBackAndSameDtypeIsTheSame) {
   EXPECT_TRUE(test::SameBits(
       x.grad(), test::FromDoubles(test::Cpu(), {2}, kF32, {3, -0.5})));
   EXPECT_TRUE(Cast(x, kF32).value().SharesStorage(x.value()));
+}
+
+// Around 0, where the step itself survives the rounding; the tolerance is that
+// of the step in the narrow dtype (a subnormal number in f16).
+TEST(CastTest, GradientMatchesCentralDifferenceInF64) {
+  const std::vector<std::pair<DType, double>> cases = {
+      {kF32, 1e-6}, {kBF16, 4e-3}, {kF16, 5e-2}};
+  for (const auto& [dtype, rtol] : cases) {
+    const auto there = [to = dtype](const std::vector<Variable>& in) {
+      return Cast(in[0], to);
+    };
+    const auto there_and_back = [to = dtype](const std::vector<Variable>& in) {
+      return Cast(Cast(in[0], to), kF64);
+    };
+    const Variable zero(Tensor::Zeros(test::Cpu(), {3, 7}, kF64),
+                        /*needs_grad=*/true);
+    EXPECT_TRUE(test::GradCheck(there, {zero}, rtol)) << ToString(dtype);
+    EXPECT_TRUE(test::GradCheck(there_and_back, {zero}, 2 * rtol))
+        << ToString(dtype);
+    EXPECT_FALSE(there({test::Frozen(zero)}).needs_grad());
+  }
 }
 
 TEST(CastTest, WiderResultIsMadeAgain) {

@@ -15,6 +15,7 @@
 #include "espalier/ops/gemm/plan.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/guard.h"
+#include "espalier/tests/support/env.h"
 
 namespace espalier::gemm {
 namespace {
@@ -91,10 +92,11 @@ uint32_t* Aligned(std::vector<char>& storage, int64_t bytes) {
 
 class Harness {
  public:
-  Harness(Isa isa, int num_threads) {
+  Harness(Isa isa, int num_threads, Executor* executor = nullptr) {
     ContextOptions options;
     options.num_threads = num_threads;
     options.max_isa = isa;
+    options.executor = executor;
     context_ = *Context::Create(options);
   }
   Exec exec() { return context_->cpu().exec(context_->cpu().compute_stream()); }
@@ -233,6 +235,9 @@ TEST(GemmTest, BitEqualAtAnyNumberOfThreads) {
       EXPECT_EQ(Harness(DetectIsa(), threads).Run(t), one)
           << Name(t) << " " << threads;
     }
+    test::CountingExecutor executor;
+    EXPECT_EQ(Harness(DetectIsa(), 7, &executor).Run(t), one) << Name(t);
+    EXPECT_GT(executor.num_regions(), 0) << Name(t);
   }
 }
 

@@ -141,8 +141,41 @@ TEST_P(LinearCrossEntropyTest, LogitsMatchF64Reference) {
                                      {test::Frozen(inputs[0]), inputs[1]}));
 }
 
+// The evaluation path: what has no gradient, of trained and of frozen heads.
+TEST_P(LinearCrossEntropyTest, ValuesHaveTheSameBitsForAllThreads) {
+  const auto verdict = [&](const test::Fn& fn, const Case& c, bool frozen) {
+    const std::vector<Variable> inputs = InputsOf(c, frozen);
+    return test::SameBitsForAllThreads(fn, GetParam(),
+                                       {test::Frozen(inputs[0]), inputs[1]});
+  };
+  for (const Case& c : kLarge) {
+    if (c.num_tokens <= 1) continue;  // one task at most
+    for (const bool frozen : {true, false}) {
+      EXPECT_TRUE(verdict(
+          [&](const std::vector<Variable>& in) {
+            return Variable(Apply(c, in).token_losses);
+          },
+          c, frozen))
+          << c.name << " frozen " << frozen;
+      EXPECT_TRUE(verdict(
+          [&](const std::vector<Variable>& in) {
+            return Variable(Apply(c, in).weight_sum);
+          },
+          c, frozen))
+          << c.name << " frozen " << frozen;
+    }
+    EXPECT_TRUE(verdict(
+        [](const std::vector<Variable>& in) {
+          return Logits(in[0], in[1], 0.7);
+        },
+        c, /*frozen=*/true))
+        << c.name;
+  }
+}
+
 TEST_P(LinearCrossEntropyTest, SameBitsForAllThreads) {
   for (const Case& c : kLarge) {
+    if (c.num_tokens <= 1) continue;  // one task at most
     EXPECT_TRUE(test::SameBitsForAllThreads(Bind(c), GetParam(), ShapesOf(c)))
         << c.name;
     const std::vector<double> values =
@@ -332,6 +365,24 @@ TEST(LinearCrossEntropyCheckTest, NamesWhatDoesNotFit) {
             "label 6 at position 1, expected [0, 6) or -100");
   EXPECT_EQ(Refusal(x, weight, labels({0, 1, -1})),
             "label -1 at position 2, expected [0, 6) or -100");
+}
+
+TEST(LogitsCheckTest, NamesWhatDoesNotFit) {
+  const auto refusal = [](const Variable& x, const Variable& weight) {
+    return std::string(internal::Guard([&] { Logits(x, weight); }).message());
+  };
+  const Variable x = test::Normal({3, 4}, 1);
+  EXPECT_EQ(refusal(x, test::Normal({6, 4}, 1)), "");
+  EXPECT_THAT(
+      refusal(x, test::Normal({6, 5}, 1)),
+      ::testing::HasSubstr("weight is f64 [6, 5] on cpu for x f64 [3, 4]"));
+  EXPECT_THAT(refusal(x, Variable(Tensor::Zeros(test::Cpu(), {6, 4}, kF32))),
+              ::testing::HasSubstr("weight is f32 [6, 4] on cpu"));
+  EXPECT_THAT(refusal(test::Normal({12}, 1), test::Normal({6, 4}, 1)),
+              ::testing::HasSubstr("x is f64 [12] on cpu"));
+  EXPECT_THAT(
+      refusal(Variable(x.value().Transpose(0, 1)), test::Normal({6, 3}, 1)),
+      ::testing::HasSubstr("x is f64 [4, 3] on cpu"));
 }
 
 }  // namespace

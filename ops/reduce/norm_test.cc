@@ -27,6 +27,12 @@ TEST(SumOfSquaresTest, MatchesPlainSumAtAnyThreadCount) {
       }
     }
   }
+  EXPECT_EQ(
+      test::CountRegions(DetectIsa(),
+                         [](Device& device) {
+                           SumOfSquares(Tensor::Zeros(device, {100001}, kF32));
+                         }),
+      1);
 }
 
 TEST(SumOfSquaresTest, NanComesThrough) {

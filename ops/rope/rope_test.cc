@@ -1,6 +1,11 @@
 #include "espalier/ops/rope/rope.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/compare.h"
@@ -54,8 +59,11 @@ TEST_P(RopeTest, MatchesF64Reference) {
 }
 
 TEST_P(RopeTest, SameBitsForAllThreads) {
-  EXPECT_TRUE(test::SameBitsForAllThreads(
-      Turned(Options(RopeLayout::kHalfSplit, 12)), GetParam(), {{77, 3, 14}}));
+  for (const RopeLayout layout :
+       {RopeLayout::kHalfSplit, RopeLayout::kInterleaved}) {
+    EXPECT_TRUE(test::SameBitsForAllThreads(Turned(Options(layout, 12)),
+                                            GetParam(), {{900, 3, 14}}));
+  }
 }
 
 TEST(RopeGradTest, MatchesCentralDifferenceInF64) {
@@ -99,6 +107,46 @@ TEST(RopeFrequencyTest, Llama3KeepsShortAndStretchesLongWavelengths) {
     EXPECT_LE(scaled[i], plain[i]);
     EXPECT_GE(scaled[i], plain[i] / 8 * (1 - 1e-12));
   }
+}
+
+// The blend of Llama 3.1 by its own words: from high_freq_factor turns over the
+// original length down to low_freq_factor, the share of the plain frequency
+// falls from 1 to 0 along a line.
+TEST(RopeFrequencyTest, Llama3BlendsTheMiddleBandAlongALine) {
+  RopeOptions options;
+  options.rotary_dim = 128;
+  options.theta = 500000;
+  options.scaling = RopeScaling::kLlama3;
+  options.factor = 8;
+  options.low_freq_factor = 1.5;
+  options.high_freq_factor = 5;
+  options.original_max_position_embeddings = 8192;
+  const std::vector<double> got = RopeFrequencies(options);
+  int num_blended = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double plain = std::pow(500000.0, -static_cast<double>(i) / 64);
+    const double turns = 8192 * plain / (2 * std::acos(-1.0));
+    const double share = std::min(1.0, std::max(0.0, (turns - 1.5) / 3.5));
+    num_blended += share > 0 && share < 1;
+    EXPECT_NEAR(got[i], share * plain + (1 - share) * plain / 8, 1e-15 * plain)
+        << i;
+  }
+  EXPECT_EQ(num_blended, 6);
+}
+
+TEST(RopeFrequencyTest, LinearDividesEveryFrequency) {
+  RopeOptions options;
+  options.rotary_dim = 10;
+  options.theta = 10000;
+  options.scaling = RopeScaling::kLinear;
+  options.factor = 2.5;
+  const std::vector<double> got = RopeFrequencies(options);
+  ASSERT_EQ(got.size(), 5u);
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double want = std::pow(10000.0, -static_cast<double>(i) / 5) / 2.5;
+    EXPECT_NEAR(got[i], want, 1e-15 * want) << i;
+  }
+  EXPECT_EQ(RopeAttentionFactor(options), 1);
 }
 
 TEST(RopeFrequencyTest, YarnFactorFollowsTheThreeRules) {
@@ -168,6 +216,27 @@ TEST(RopeCheckTest, NamesTableAndShape) {
   });
   EXPECT_THAT(s.message(), ::testing::HasSubstr("table is f64 [3, 2, 2]"));
   EXPECT_THAT(s.message(), ::testing::HasSubstr("for x f64 [2, 1, 4]"));
+}
+
+TEST(RopeCheckTest, NamesRotaryDimAndPositions) {
+  const auto refusal = [](DType dtype, int64_t rotary_dim) {
+    return std::string(internal::Guard([&] {
+                         MakeRopeTable(
+                             Tensor::Zeros(test::Cpu(), {3}, dtype),
+                             Options(RopeLayout::kHalfSplit, rotary_dim), kF32);
+                       }).message());
+  };
+  EXPECT_EQ(refusal(kI32, 4), "");
+  EXPECT_EQ(refusal(kI64, 2), "");
+  for (const int64_t bad : {-2, 0, 1, 3, 7}) {
+    EXPECT_THAT(refusal(kI32, bad),
+                ::testing::HasSubstr(absl::StrCat("rotary_dim is ", bad)));
+  }
+  for (const DType bad : {kF32, kF64, kBF16, kU8}) {
+    EXPECT_THAT(refusal(bad, 4),
+                ::testing::HasSubstr(absl::StrCat(
+                    "positions is ", ToString(bad), " [3] on cpu")));
+  }
 }
 
 TEST(RopeCheckTest, NamesBothShapes) {

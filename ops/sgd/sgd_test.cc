@@ -77,6 +77,12 @@ TEST(SgdTest, EveryInstructionSetMatchesF64AndThreadsAgree) {
       }
     }
   }
+  EXPECT_EQ(test::CountRegions(DetectIsa(),
+                               [](Device& device) {
+                                 ThreeSteps(device, kF32, 70000,
+                                            Update(0.9, true));
+                               }),
+            3);
 }
 
 TEST(SgdTest, Refusals) {

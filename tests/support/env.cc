@@ -8,18 +8,45 @@
 
 namespace espalier::test {
 
+namespace {
+
+ContextOptions OptionsFor(Isa isa) {
+  ContextOptions options;
+  options.max_isa = isa;
+  options.poison_memory = true;
+  return options;
+}
+
+}  // namespace
+
 Context& ContextFor(Isa isa, int num_threads) {
   static auto* contexts =
       new std::map<std::pair<Isa, int>, std::unique_ptr<Context>>();
   std::unique_ptr<Context>& context = (*contexts)[{isa, num_threads}];
   if (context == nullptr) {
-    ContextOptions options;
+    ContextOptions options = OptionsFor(isa);
     options.num_threads = num_threads;
-    options.max_isa = isa;
-    options.poison_memory = true;
     context = std::move(Context::Create(options)).value();
   }
   return *context;
+}
+
+CountedContext& CountedContextFor(Isa isa) {
+  static auto* contexts = new std::map<Isa, CountedContext>();
+  CountedContext& counted = (*contexts)[isa];
+  if (counted.context == nullptr) {
+    ContextOptions options = OptionsFor(isa);
+    options.executor = &counted.executor;
+    counted.context = std::move(Context::Create(options)).value();
+  }
+  return counted;
+}
+
+int64_t CountRegions(Isa isa, absl::FunctionRef<void(Device&)> fn) {
+  CountedContext& counted = CountedContextFor(isa);
+  const int64_t before = counted.executor.num_regions();
+  fn(counted.context->cpu());
+  return counted.executor.num_regions() - before;
 }
 
 Device& Cpu() { return ContextFor(DetectIsa(), 2).cpu(); }

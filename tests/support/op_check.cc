@@ -35,6 +35,8 @@ struct Outcome {
   std::vector<Tensor> gradients;  // absent for inputs that need none
 };
 
+using Mark = absl::FunctionRef<void(absl::string_view stage)>;
+
 // sum(got * cotangent) is what gradients are taken of. The cotangent is rounded
 // to `rounding`, so that runs in several dtypes differentiate one function.
 Tensor CotangentFor(const Tensor& value, DType rounding) {
@@ -47,8 +49,10 @@ Tensor CotangentFor(const Tensor& value, DType rounding) {
 }
 
 // Runs fn on copies of the inputs on device, in dtype for floating inputs.
-Outcome RunOn(const Fn& fn, Device& device, DType dtype, DType rounding,
-              const std::vector<Variable>& inputs) {
+// `mark` is called when a stage, "forward" or "backward", has ended.
+Outcome RunOn(
+    const Fn& fn, Device& device, DType dtype, DType rounding,
+    const std::vector<Variable>& inputs, Mark mark = [](absl::string_view) {}) {
   std::vector<Variable> leaves;
   for (const Variable& input : inputs) {
     if (!input) {
@@ -66,8 +70,10 @@ Outcome RunOn(const Fn& fn, Device& device, DType dtype, DType rounding,
   Outcome outcome;
   const Variable result = fn(leaves);
   outcome.value = result.value();
+  mark("forward");
   if (result.needs_grad()) {
     autograd::Backward(result, CotangentFor(result.value(), rounding));
+    mark("backward");
   }
   for (const Variable& leaf : leaves) {
     if (!leaf) {
@@ -306,14 +312,32 @@ std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
     };
     const Outcome want = run(1);
     auto result = ::testing::AssertionSuccess();
-    for (const int threads : {2, 3, 7}) {
-      const Outcome got = run(threads);
-      const std::string where = absl::StrCat(" at ", threads, " threads");
+    const auto compare = [&](const Outcome& got, const std::string& where) {
       if (result) result = SameBits(got.value, want.value, "value" + where);
       for (size_t i = 0; result && i < inputs.size(); ++i) {
         result = SameBits(got.gradients[i], want.gradients[i],
                           absl::StrCat("gradient of input ", i, where));
       }
+    };
+    for (const int threads : {2, 3, 7}) {
+      compare(run(threads), absl::StrCat(" at ", threads, " threads"));
+    }
+    CountedContext& counted = CountedContextFor(target.isa);
+    int64_t before = counted.executor.num_regions();
+    std::string serial_stages;
+    const Outcome in_turn =
+        RunOn(fn, counted.context->cpu(), target.dtype, target.dtype, inputs,
+              [&](absl::string_view stage) {
+                if (counted.executor.num_regions() == before) {
+                  absl::StrAppend(&serial_stages, " ", stage);
+                }
+                before = counted.executor.num_regions();
+              });
+    compare(in_turn, " of tasks one after another");
+    if (result && !serial_stages.empty()) {
+      result = ::testing::AssertionFailure()
+               << "no parallel region of several tasks in:" << serial_stages
+               << "; the inputs are too small to compare thread counts";
     }
     return result;
   });

@@ -42,7 +42,9 @@ Tensor FromDoubles(Device& device, const Shape& shape, DType dtype,
 ::testing::AssertionResult MatchesReference(
     const Fn& fn, const Target& target, const std::vector<Variable>& inputs);
 
-// Value and gradients are the same bits with 1, 2, 3 and 7 threads.
+// Value and gradients are the same bits with 1, 2, 3 and 7 threads, and with
+// tasks that run one after another. Fails also where the op, or its backward,
+// opened no parallel region of several tasks: such inputs prove nothing.
 ::testing::AssertionResult SameBitsForAllThreads(
     const Fn& fn, const Target& target, const std::vector<Shape>& shapes);
 // The same on given f64 inputs.

@@ -180,5 +180,32 @@ TEST(SameBitsTest, FailsOnDifferenceBetweenThreadCounts) {
   EXPECT_THAT(result.message(), HasSubstr("gradient of input 1 at 7 threads"));
 }
 
+// A product whose two passes open regions of the given numbers of tasks.
+test::Fn Splitting(int64_t forward_tasks, int64_t backward_tasks) {
+  return [=](const std::vector<Variable>& in) {
+    ThreadPool& pool = in[0].value().device().context().pool();
+    const auto region = [&pool](int64_t tasks) {
+      pool.ParallelFor(tasks, 1, [](int64_t, int64_t) {});
+    };
+    region(forward_tasks);
+    return Product([=](auto&) { region(backward_tasks); })(in);
+  };
+}
+
+TEST(SameBitsTest, FailsWithoutARegionOfSeveralTasks) {
+  const auto verdict = [](const test::Fn& fn) {
+    const auto result =
+        test::SameBitsForAllThreads(fn, F32(), {Shape{3}, Shape{3}});
+    return result ? "" : std::string(result.message());
+  };
+  EXPECT_EQ(verdict(Splitting(2, 2)), "");
+  EXPECT_THAT(verdict(Splitting(1, 2)),
+              HasSubstr("several tasks in: forward;"));
+  EXPECT_THAT(verdict(Splitting(2, 1)),
+              HasSubstr("several tasks in: backward;"));
+  EXPECT_THAT(verdict(Splitting(0, 0)),
+              HasSubstr("several tasks in: forward backward;"));
+}
+
 }  // namespace
 }  // namespace espalier
