@@ -37,9 +37,10 @@ void FillAll(Module& module, DType dtype, bool trainable) {
   });
 }
 
-// A tiny frozen llama with random weights.
-std::unique_ptr<CausalLm> TinyModel(DType dtype) {
-  auto json = JsonObject::Parse(kConfig, "config");
+// A frozen llama with random weights.
+std::unique_ptr<CausalLm> TinyModel(DType dtype,
+                                    absl::string_view config = kConfig) {
+  auto json = JsonObject::Parse(config, "config");
   EXPECT_TRUE(json.ok()) << json.status();
   auto model = llama::Create(*json);
   EXPECT_TRUE(model.ok()) << model.status();
@@ -135,6 +136,42 @@ TEST(LoraGradientTest, FrozenWeightsGetNoGradientBuffer) {
     EXPECT_FALSE(parameter.variable().grad()) << parameter.name();
   });
   EXPECT_EQ(frozen, 3 + 2 * 9);
+}
+
+int64_t GradientBytes(bool peak) {
+  const MemoryStats stats = test::Cpu().allocator().stats();
+  constexpr auto kAt = static_cast<size_t>(MemoryTag::kGradients);
+  return peak ? stats.peak_by_tag[kAt] : stats.by_tag[kAt];
+}
+
+// By the allocator's account: what stays is the adapter's gradients to the
+// byte, and on the way there was never room for that of one frozen matrix, the
+// smallest of which (k_proj) is larger than the gradients of all activations
+// that live at once.
+TEST(LoraGradientTest, NoFrozenMatrixGetsGradientMemoryEvenForAMoment) {
+  constexpr absl::string_view kWideConfig = R"({
+    "model_type": "llama", "vocab_size": 300, "hidden_size": 256,
+    "intermediate_size": 260, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 128, "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": false})";
+  constexpr int64_t kSmallestMatrix = 128 * 256 * 4;
+  const auto model = TinyModel(kF32, kWideConfig);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  const Variable loss = Loss(*model);
+  test::Cpu().allocator().ResetPeak();
+  const int64_t before = GradientBytes(/*peak=*/false);
+  autograd::Backward(loss);
+  const int64_t held = GradientBytes(/*peak=*/false) - before;
+  const int64_t most = GradientBytes(/*peak=*/true) - before;
+
+  const int64_t before_twins = GradientBytes(/*peak=*/false);
+  std::vector<Tensor> twins;
+  const MemoryScope scope(test::Cpu(), MemoryTag::kGradients);
+  for (Parameter* parameter : AdapterParameters(*model)) {
+    twins.push_back(EmptyLike(parameter->variable().value()));
+  }
+  EXPECT_EQ(held, GradientBytes(/*peak=*/false) - before_twins);
+  EXPECT_LT(most - held, kSmallestMatrix);
 }
 
 TEST(LoraAttachTest, TableCountsModulesAndParameters) {
