@@ -12,5 +12,15 @@ void BM_Dropout(benchmark::State& state) {
 }
 BENCHMARK(BM_Dropout)->Apply(bench::ByDTypeAndThreads);
 
+// The mask is drawn again; x is not read.
+void BM_DropoutBackward(benchmark::State& state) {
+  autograd::RngStream stream(Rng{1, 2});
+  bench::TimeBackward(
+      state, {bench::kWide}, 1,
+      [&](const auto& in) { return Dropout(in[0], 0.1, stream); },
+      bench::Reads::kCotangent);
+}
+BENCHMARK(BM_DropoutBackward)->Apply(bench::ByDTypeAndThreads);
+
 }  // namespace
 }  // namespace espalier

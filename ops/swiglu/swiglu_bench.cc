@@ -26,5 +26,11 @@ void BM_SwiGluBackward(benchmark::State& state) {
 }
 BENCHMARK(BM_SwiGluBackward)->Apply(bench::ByDTypeAndThreads);
 
+void BM_GeGluBackward(benchmark::State& state) {
+  bench::TimeBackward(state, {bench::kWide, bench::kWide}, 2,
+                      [](const Inputs& in) { return GeGlu(in[0], in[1]); });
+}
+BENCHMARK(BM_GeGluBackward)->Apply(bench::ByDTypeAndThreads);
+
 }  // namespace
 }  // namespace espalier

@@ -1,6 +1,7 @@
 #ifndef ESPALIER_TESTS_BENCH_OP_BENCH_H_
 #define ESPALIER_TESTS_BENCH_OP_BENCH_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "benchmark/benchmark.h"
@@ -60,12 +61,16 @@ void TimeForward(benchmark::State& state, const std::vector<Shape>& shapes,
   ReportBytes(state, static_cast<double>(bytes), threads, peak);
 }
 
+// What a backward pass reads.
+enum class Reads : uint8_t { kCotangentAndInputs, kCotangent };
+
 // Times the backward pass of op(inputs) with gradients of the first
-// `num_trained` inputs. Counted are dy and the inputs, read once, and the
-// gradients, written once.
+// `num_trained` inputs. Counted are what is read, once, and the gradients,
+// written once.
 template <class Op>
 void TimeBackward(benchmark::State& state, const std::vector<Shape>& shapes,
-                  size_t num_trained, const Op& op) {
+                  size_t num_trained, const Op& op,
+                  Reads reads = Reads::kCotangentAndInputs) {
   const int threads = static_cast<int>(state.range(1));
   const auto context = MakeContext(threads);
   std::vector<Variable> inputs =
@@ -83,7 +88,9 @@ void TimeBackward(benchmark::State& state, const std::vector<Shape>& shapes,
     bytes += dy.num_bytes();
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    bytes += (i < num_trained ? 2 : 1) * inputs[i].value().num_bytes();
+    const int64_t passes = (i < num_trained ? 1 : 0) +
+                           (reads == Reads::kCotangentAndInputs ? 1 : 0);
+    bytes += passes * inputs[i].value().num_bytes();
   }
   for (auto _ : state) {
     state.PauseTiming();
