@@ -44,6 +44,8 @@ class SafetensorsWriter {
   const std::vector<SafetensorsEntry>& entries() const {
     return header_.entries;
   }
+  // Where the data begin: 8 + the length of the JSON.
+  int64_t data_start() const { return data_start_; }
 
   // The next bytes of a tensor.
   absl::Status Append(absl::string_view name, absl::Span<const uint8_t> bytes);

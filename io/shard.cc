@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 #include "espalier/io/atomic_file.h"
+#include "espalier/io/content_hash.h"
 #include "espalier/io/family_table.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/folder_job.h"
@@ -43,9 +45,8 @@ absl::Status CheckMesh(const FamilyTable& table, const ShardMesh& mesh) {
                : absl::OutOfRangeError(absl::StrCat(name, " is ", size,
                                                     ", expected 1 to ", limit));
   };
-  constexpr int64_t kMaxAxis = 65'536;
-  absl::Status status = axis("tp", mesh.tp, kMaxAxis);
-  if (status.ok()) status = axis("etp", mesh.etp, kMaxAxis);
+  absl::Status status = axis("tp", mesh.tp, kMaxMeshAxis);
+  if (status.ok()) status = axis("etp", mesh.etp, kMaxMeshAxis);
   if (status.ok()) status = axis("pp", mesh.pp, table.max_stages());
   if (status.ok()) {
     status =
@@ -61,7 +62,6 @@ class Sharder {
       : catalog_(catalog), table_(table), options_(options) {
     layout_.mesh = options.mesh;
     layout_.max_shard_bytes = options.max_shard_bytes;
-    layout_.has_index = catalog.has_index();
   }
 
   absl::StatusOr<ShardReport> Run(const std::string& out) {
@@ -83,9 +83,10 @@ class Sharder {
       status = WriteFile(i, *job);
     }
     if (status.ok()) status = WriteOriginal(*job);
-    if (status.ok()) {
-      status = WriteFileAtomically(job->Path(internal::kShardsName), *plan);
-    }
+    if (!status.ok()) return status;
+    const absl::StatusOr<std::string> written = internal::WriteLayout(layout_);
+    if (!written.ok()) return written.status();
+    status = WriteFileAtomically(job->Path(internal::kShardsName), *written);
     if (status.ok()) status = job->Finish();
     if (!status.ok()) return status;
     return report_;
@@ -164,6 +165,12 @@ class Sharder {
 
   // All other files of the folder, at any depth.
   absl::Status PlanOthers() {
+    if (catalog_.has_index()) {
+      absl::StatusOr<std::string> hash = internal::HashFile(
+          internal::JoinPath(catalog_.dir(), internal::kIndexName));
+      if (!hash.ok()) return hash.status();
+      layout_.index_hash = *std::move(hash);
+    }
     std::vector<std::string> names;
     std::error_code error;
     std::filesystem::recursive_directory_iterator it(catalog_.dir(), error);
@@ -222,23 +229,29 @@ class Sharder {
     return absl::StrCat(internal::kOriginalDir, "/", source.name, ".header");
   }
 
+  static std::string NoteText(const internal::ShardHashes& hashes) {
+    return absl::StrCat(hashes.header, " ", hashes.data);
+  }
+
   // Whether an earlier run left this file; one that was damaged since is
   // written again.
-  static bool IsWhole(const std::string& path, const ShardLayout::File& file) {
-    const auto opened = SafetensorsFile::Open(path, ReadMode::kRead);
-    return opened.ok() &&
-           static_cast<int64_t>(opened->entries().size()) == file.num_tensors &&
-           opened->file_bytes() - opened->data_start() == file.data_bytes;
+  static bool TakeUp(const internal::FolderJob& job, ShardLayout::File* file) {
+    const std::string note = job.NoteOf(file->name);
+    if (note.empty()) return false;
+    const auto hashes = internal::HashShardFile(job.Path(file->name));
+    if (!hashes.ok() || NoteText(*hashes) != note) return false;
+    file->hashes = *hashes;
+    return true;
   }
 
   absl::Status WriteFile(size_t index, internal::FolderJob& job) {
-    const ShardLayout::File& file = layout_.files[index];
+    ShardLayout::File& file = layout_.files[index];
     done_bytes_ += file.data_bytes;
-    const std::string path = job.Path(file.name);
-    if (IsWhole(path, file)) {
+    if (TakeUp(job, &file)) {
       ++report_.num_taken_up;
       return absl::OkStatus();
     }
+    const std::string path = job.Path(file.name);
     std::vector<TensorSpec> specs;
     for (size_t p = first_piece_[index]; p < first_piece_[index + 1]; ++p) {
       const TensorCatalog::Tensor& tensor =
@@ -253,14 +266,28 @@ class Sharder {
         {{"format", "pt"}, {"espalier_group", internal::ToString(file.group)}});
     if (!writer.ok()) return writer.status();
     specs = {};
+    absl::flat_hash_map<absl::string_view, uint64_t> hash_of;
     for (size_t p = first_piece_[index]; p < first_piece_[index + 1]; ++p) {
       absl::Status status = CopyPiece(pieces_[p], &*writer);
       if (!status.ok()) return status;
+      hash_of[catalog_.NameOf(catalog_.tensors()[pieces_[p].tensor])] =
+          hasher_.Digest();
+    }
+    std::vector<uint64_t> hashes;
+    for (const SafetensorsEntry& entry : writer->entries()) {
+      hashes.push_back(hash_of[entry.name]);
     }
     absl::Status status = writer->Finish();
+    if (!status.ok()) return status;
+    absl::StatusOr<std::string> header =
+        internal::HashFile(path, writer->data_start());
+    if (!header.ok()) return header.status();
+    file.hashes = {*std::move(header), internal::HashOfHashes(hashes)};
+    status = job.Note(file.name, NoteText(file.hashes));
     return status.ok() ? Step() : status;
   }
 
+  // Leaves the piece's hash in hasher_.
   absl::Status CopyPiece(const PieceRef& ref, SafetensorsWriter* writer) {
     const TensorCatalog::Tensor& tensor = catalog_.tensors()[ref.tensor];
     const TensorCatalog::File& file = catalog_.files()[tensor.file];
@@ -279,9 +306,11 @@ class Sharder {
     const absl::StatusOr<TensorCut> cut = Cut(tensor);
     if (!cut.ok()) return cut.status();
     const absl::string_view name = catalog_.NameOf(tensor);
+    hasher_.Reset();
     return copier_.Read(*source_, file.data_start + tensor.begin, *cut,
                         cut->pieces[ref.piece],
                         [&](absl::Span<const uint8_t> bytes) {
+                          hasher_.Update(bytes);
                           return writer->Append(name, bytes);
                         });
   }
@@ -293,7 +322,10 @@ class Sharder {
                                         error);
     bool wrote = false;
     for (const ShardLayout::Source& source : layout_.sources) {
-      if (job.IsThere(HeaderName(source), source.header_bytes)) continue;
+      if (job.IsThere(HeaderName(source), source.header_bytes,
+                      source.header_hash)) {
+        continue;
+      }
       absl::Status status = WriteHeader(source, job);
       if (!status.ok()) return status;
       wrote = true;
@@ -301,15 +333,15 @@ class Sharder {
     absl::Status status;
     const std::string index =
         absl::StrCat(internal::kOriginalDir, "/", internal::kIndexName);
-    if (layout_.has_index && !std::filesystem::exists(job.Path(index), error)) {
-      wrote = true;
-      status = job.Copy(
-          internal::JoinPath(catalog_.dir(), internal::kIndexName), index);
+    if (!layout_.index_hash.empty()) {
+      status =
+          job.Copy(internal::JoinPath(catalog_.dir(), internal::kIndexName),
+                   index, layout_.index_hash);
     }
     if (status.ok() && wrote) status = Step();
     for (const ShardLayout::Copied& copied : layout_.copied) {
       if (!status.ok()) return status;
-      if (job.IsThere(copied.name, copied.num_bytes)) continue;
+      if (job.IsThere(copied.name, copied.num_bytes, copied.hash)) continue;
       status = job.Copy(internal::JoinPath(catalog_.dir(), copied.name),
                         copied.name, copied.hash);
       if (status.ok()) status = Step();
@@ -344,6 +376,7 @@ class Sharder {
   std::vector<size_t> first_piece_;  // of each file, and the end
   std::optional<internal::ReadableFile> source_;
   internal::PieceCopier copier_;
+  ContentHasher hasher_;
   int64_t done_bytes_ = 0;
   ShardReport report_;
 };

@@ -15,6 +15,7 @@ namespace espalier {
 
 // Sizes of the axes that weights are cut on. Experts are cut by ep, and each
 // of them by etp; everything else by tp; layers by pp.
+inline constexpr int kMaxMeshAxis = 65'536;
 struct ShardMesh {
   int tp = 1;
   int ep = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -22,6 +23,8 @@ namespace {
 constexpr char kPlanName[] = ".plan.json";
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
 constexpr int64_t kMaxPlanBytes = int64_t{256} << 20;
+constexpr char kNotesDir[] = ".notes";
+constexpr int64_t kMaxNoteBytes = 1 << 16;
 
 // What a kill left half written.
 void RemoveTemporaries(const std::string& root) {
@@ -75,9 +78,30 @@ absl::StatusOr<FolderJob> FolderJob::Begin(
   return job;
 }
 
-bool FolderJob::IsThere(const std::string& name, int64_t bytes) const {
+bool FolderJob::IsThere(const std::string& name, int64_t bytes,
+                        absl::string_view hash) const {
   const absl::StatusOr<FileIdentity> identity = IdentityOf(dir_.Path(name));
-  return identity.ok() && identity->size == bytes;
+  if (!identity.ok() || identity->size != bytes) return false;
+  if (hash.empty()) return true;
+  const absl::StatusOr<std::string> got = HashFile(dir_.Path(name));
+  return got.ok() && *got == hash;
+}
+
+absl::Status FolderJob::Note(const std::string& name,
+                             const std::string& text) const {
+  const std::string path = JoinPath(dir_.Path(kNotesDir), name);
+  std::error_code error;
+  std::filesystem::create_directories(DirName(path), error);
+  // Not flushed: a note that is lost or cut is a file to write again.
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? absl::OkStatus() : SystemError("write", path);
+}
+
+std::string FolderJob::NoteOf(const std::string& name) const {
+  return ReadWholeFile(JoinPath(dir_.Path(kNotesDir), name), kMaxNoteBytes)
+      .value_or("");
 }
 
 absl::Status FolderJob::Copy(const std::string& from, const std::string& name,
@@ -101,16 +125,22 @@ absl::Status FolderJob::Copy(const std::string& from, const std::string& name,
     if (!status.ok()) return status;
     hasher.Update(piece);
   }
-  if (!hash.empty() && hasher.HexDigest() != hash) {
+  if (hasher.HexDigest() != hash) {
     return absl::DataLossError(
         absl::StrCat(from, ": hash ", hasher.HexDigest(), ", expected ", hash));
   }
   return target->Commit();
 }
 
+void FolderJob::ForgetNotes() const {
+  std::error_code ignored;
+  std::filesystem::remove_all(dir_.Path(kNotesDir), ignored);
+}
+
 absl::Status FolderJob::Finish() {
   std::error_code error;
   std::filesystem::remove(dir_.Path(kPlanName), error);
+  ForgetNotes();
   return dir_.Commit();
 }
 

@@ -26,13 +26,18 @@ class FolderJob {
       const std::vector<std::pair<std::string, int64_t>>& files, bool resume);
 
   std::string Path(const std::string& name) const { return dir_.Path(name); }
-  // Whether an earlier run has finished the file.
-  bool IsThere(const std::string& name, int64_t bytes) const;
-  // Streams a file to `name`, whose folders are made. With `hash`, what was
-  // copied must have it: DATA_LOSS otherwise.
+  // Whether an earlier run has finished the file; with `hash`, reads it.
+  bool IsThere(const std::string& name, int64_t bytes,
+               absl::string_view hash = "") const;
+  // Streams a file to `name`, whose folders are made. It must have this hash:
+  // DATA_LOSS otherwise.
   absl::Status Copy(const std::string& from, const std::string& name,
-                    absl::string_view hash = "");
-  // Removes the plan; the folder appears under its name.
+                    absl::string_view hash);
+  // A text about a finished file, for the next run; kept beside the plan.
+  absl::Status Note(const std::string& name, const std::string& text) const;
+  std::string NoteOf(const std::string& name) const;  // "" none
+  void ForgetNotes() const;
+  // Removes plan and notes; the folder appears under its name.
   absl::Status Finish();
 
  private:

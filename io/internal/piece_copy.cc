@@ -86,6 +86,7 @@ absl::Status PieceCopier::JoinRuns(
         absl::Status status = part.file->ReadAt(from + at, chunk);
         if (status.ok()) status = put(to + at, chunk);
         if (!status.ok()) return status;
+        part.hasher->Update(chunk);
       }
       from += bytes;
     }
@@ -110,6 +111,7 @@ absl::Status PieceCopier::JoinRows(
     absl::Status status = part.file->ReadAt(
         part.offset + (begin_row - piece.outer_begin) * piece_row_bytes, bytes);
     if (!status.ok()) return status;
+    part.hasher->Update(bytes);
     const uint8_t* from = bytes.data();
     for (int64_t row = begin_row; row < end_row; ++row) {
       uint8_t* to = whole.data() + (row - first) * row_bytes;

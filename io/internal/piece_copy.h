@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 
+#include "espalier/io/content_hash.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/tensor_cut.h"
 
@@ -28,6 +29,7 @@ class PieceCopier {
     const TensorPiece* piece = nullptr;
     const ReadableFile* file = nullptr;
     int64_t offset = 0;
+    ContentHasher* hasher = nullptr;  // sees the piece's bytes in order
   };
   // Calls `put` with positions and bytes that together are the whole tensor;
   // `parts` are all pieces of the cut.

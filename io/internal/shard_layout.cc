@@ -16,9 +16,8 @@ namespace espalier::internal {
 namespace {
 
 constexpr char kFormat[] = "espalier-shards";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr int64_t kMaxBytes = int64_t{256} << 20;
-constexpr int kMaxAxis = 1 << 16;
 constexpr int64_t kMaxTotalBytes = int64_t{1} << 60;
 
 JsonValue ToJson(const PieceGroup& group) {
@@ -53,7 +52,7 @@ absl::Status ReadMesh(const JsonObject& json, ShardMesh* mesh) {
   absl::Status status = json.Get("mesh", &object);
   const auto get = [&](const char* key, int* value) {
     if (status.ok()) status = object.Get(key, value);
-    if (status.ok() && (*value < 1 || *value > kMaxAxis)) {
+    if (status.ok() && (*value < 1 || *value > kMaxMeshAxis)) {
       status = object.Error(key, absl::StrCat("is ", *value));
     }
   };
@@ -61,6 +60,18 @@ absl::Status ReadMesh(const JsonObject& json, ShardMesh* mesh) {
   get("ep", &mesh->ep);
   get("pp", &mesh->pp);
   get("etp", &mesh->etp);
+  return status;
+}
+
+// Sizes of files that there can be; their sum must not overflow.
+absl::Status ReadSize(const JsonObject& json, absl::string_view key,
+                      int64_t* size) {
+  constexpr int64_t kMaxSize = int64_t{1} << 50;
+  absl::Status status = json.Get(key, size);
+  if (status.ok() && (*size < 0 || *size > kMaxSize)) {
+    status = json.Error(
+        key, absl::StrCat("is ", *size, ", expected 0 to ", kMaxSize));
+  }
   return status;
 }
 
@@ -74,8 +85,10 @@ absl::Status CheckName(const JsonObject& json, const std::string& name,
 absl::Status ReadSource(const JsonObject& json, ShardLayout::Source* source) {
   absl::Status status = json.Get("name", &source->name);
   if (status.ok()) status = CheckName(json, source->name, true);
-  if (status.ok()) status = json.Get("bytes", &source->num_bytes);
-  if (status.ok()) status = json.Get("header_bytes", &source->header_bytes);
+  if (status.ok()) status = ReadSize(json, "bytes", &source->num_bytes);
+  if (status.ok()) {
+    status = ReadSize(json, "header_bytes", &source->header_bytes);
+  }
   if (status.ok()) status = json.Get("header", &source->header_hash);
   if (status.ok() &&
       (source->header_bytes < 8 || source->num_bytes < source->header_bytes)) {
@@ -88,22 +101,18 @@ absl::Status ReadFile(const JsonObject& json, ShardLayout::File* file) {
   absl::Status status = json.Get("name", &file->name);
   if (status.ok()) status = CheckName(json, file->name, true);
   if (status.ok()) status = ReadGroup(json, &file->group);
-  if (status.ok()) status = json.Get("tensors", &file->num_tensors);
-  if (status.ok()) status = json.Get("data_bytes", &file->data_bytes);
-  if (status.ok() && (file->num_tensors < 0 || file->data_bytes < 0)) {
-    status = json.Error("tensors", "or data_bytes is below 0");
-  }
+  if (status.ok()) status = ReadSize(json, "tensors", &file->num_tensors);
+  if (status.ok()) status = ReadSize(json, "data_bytes", &file->data_bytes);
+  if (status.ok()) status = json.Get("header", &file->hashes.header);
+  if (status.ok()) status = json.Get("data", &file->hashes.data);
   return status;
 }
 
 absl::Status ReadCopied(const JsonObject& json, ShardLayout::Copied* copied) {
   absl::Status status = json.Get("name", &copied->name);
   if (status.ok()) status = CheckName(json, copied->name, false);
-  if (status.ok()) status = json.Get("bytes", &copied->num_bytes);
+  if (status.ok()) status = ReadSize(json, "bytes", &copied->num_bytes);
   if (status.ok()) status = json.Get("hash", &copied->hash);
-  if (status.ok() && copied->num_bytes < 0) {
-    status = json.Error("bytes", "is below 0");
-  }
   return status;
 }
 
@@ -145,7 +154,9 @@ absl::StatusOr<std::string> WriteLayout(const ShardLayout& layout) {
     files.push_back(JsonValue::Object{{"name", file.name},
                                       {"group", ToJson(file.group)},
                                       {"tensors", file.num_tensors},
-                                      {"data_bytes", file.data_bytes}});
+                                      {"data_bytes", file.data_bytes},
+                                      {"header", file.hashes.header},
+                                      {"data", file.hashes.data}});
   }
   JsonValue::Array copied;
   for (const ShardLayout::Copied& item : layout.copied) {
@@ -161,7 +172,7 @@ absl::StatusOr<std::string> WriteLayout(const ShardLayout& layout) {
                                  {"pp", mesh.pp},
                                  {"etp", mesh.etp}}},
       {"max_shard_bytes", layout.max_shard_bytes},
-      {"has_index", layout.has_index},
+      {"index", layout.index_hash},
       {"sources", std::move(sources)},
       {"files", std::move(files)},
       {"copied", std::move(copied)},
@@ -184,13 +195,14 @@ absl::StatusOr<ShardLayout> ReadLayout(const std::string& dir) {
   if (status.ok() && (format != kFormat || version != kVersion)) {
     status = json->Error(
         "format", absl::StrCat("is ", Quote(format), " version ", version,
-                               ", expected ", kFormat, " version ", kVersion));
+                               ", expected ", kFormat, " version ", kVersion,
+                               "; shard the model again"));
   }
   if (status.ok()) status = ReadMesh(*json, &layout.mesh);
   if (status.ok()) {
     status = json->Get("max_shard_bytes", &layout.max_shard_bytes);
   }
-  if (status.ok()) status = json->Get("has_index", &layout.has_index);
+  if (status.ok()) status = json->Get("index", &layout.index_hash);
   if (status.ok()) {
     status = ReadItems(*json, "sources", ReadSource, &layout.sources);
   }

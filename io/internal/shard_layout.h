@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "espalier/io/internal/shard_hash.h"
 #include "espalier/io/internal/tensor_cut.h"
 #include "espalier/io/shard.h"
 
@@ -29,6 +30,7 @@ struct ShardLayout {
     PieceGroup group;
     int64_t num_tensors = 0;
     int64_t data_bytes = 0;
+    ShardHashes hashes;  // empty as long as the file is not written
   };
   struct Copied {  // another file of the original folder
     std::string name;
@@ -38,7 +40,7 @@ struct ShardLayout {
 
   ShardMesh mesh;
   int64_t max_shard_bytes = 0;
-  bool has_index = false;
+  std::string index_hash;  // "": DIR has no index
   std::vector<Source> sources;
   std::vector<File> files;
   std::vector<Copied> copied;
@@ -46,7 +48,8 @@ struct ShardLayout {
 };
 
 absl::StatusOr<std::string> WriteLayout(const ShardLayout& layout);
-// Fails: NOT_FOUND, INVALID_ARGUMENT naming the key.
+// Fails: NOT_FOUND, INVALID_ARGUMENT naming the key. Whether the folder's files
+// are as it says is not looked at.
 absl::StatusOr<ShardLayout> ReadLayout(const std::string& dir);
 
 }  // namespace espalier::internal
