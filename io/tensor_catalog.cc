@@ -39,11 +39,13 @@ bool Exists(const std::string& path) {
 absl::Status VisitIndex(
     const std::string& path,
     absl::FunctionRef<absl::Status(const std::string&, const std::string&)>
-        visit) {
+        visit,
+    std::string* total_size = nullptr) {
   const absl::StatusOr<std::string> text =
       internal::ReadWholeFile(path, internal::kMaxIndexBytes);
   if (!text.ok()) return text.status();
-  const absl::Status status = internal::VisitWeightMap(*text, visit);
+  const absl::Status status =
+      internal::VisitWeightMap(*text, visit, total_size);
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
@@ -124,8 +126,9 @@ absl::Status TensorCatalog::ReadIndex(const std::string& path) {
   absl::flat_hash_map<std::string, uint32_t> numbers;
   std::vector<std::string> names;
   std::vector<std::string> first;
-  absl::Status status =
-      VisitIndex(path, [&](const std::string& tensor, const std::string& file) {
+  absl::Status status = VisitIndex(
+      path,
+      [&](const std::string& tensor, const std::string& file) {
         const auto [found, inserted] =
             numbers.try_emplace(file, static_cast<uint32_t>(names.size()));
         if (inserted) {
@@ -134,7 +137,8 @@ absl::Status TensorCatalog::ReadIndex(const std::string& path) {
         }
         mappings_.push_back({HashName(tensor), found->second, false});
         return absl::OkStatus();
-      });
+      },
+      &index_total_size_);
   if (!status.ok()) return status;
   mapped_files_ = names;
   std::sort(mapped_files_.begin(), mapped_files_.end());
@@ -248,6 +252,7 @@ void TensorCatalog::CheckMappings(const std::string& path,
       continue;
     }
     if (!mapping->met) ++met;
+    mapped_bytes_ += tensor.num_bytes;
     mapping->met = true;
     if (mapping->file != tensor.file) {
       problems->Add("tensor_not_in_file",

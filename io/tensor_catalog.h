@@ -79,6 +79,10 @@ class TensorCatalog {
   const Tensor* Find(absl::string_view name) const;
   std::string PathOf(const File& file) const;
   int64_t total_bytes() const { return total_bytes_; }
+  // Of the tensors that the index maps, and what its metadata.total_size says
+  // of them ("" nothing): often wrong, so nothing relies on it.
+  int64_t mapped_bytes() const { return mapped_bytes_; }
+  const std::string& index_total_size() const { return index_total_size_; }
 
  private:
   struct Mapping {
@@ -111,6 +115,8 @@ class TensorCatalog {
   std::vector<std::string> mapped_files_;            // ascending
   std::vector<std::string> first_mapped_;  // a tensor of each of these
   int64_t total_bytes_ = 0;
+  int64_t mapped_bytes_ = 0;
+  std::string index_total_size_;
 };
 
 }  // namespace espalier

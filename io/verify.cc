@@ -30,6 +30,19 @@ void CheckFamily(const TensorCatalog& catalog, VerifyReport* report) {
   }
 }
 
+// Of a folder in which nothing is missing.
+void CheckTotalSize(const TensorCatalog& catalog, VerifyReport* report) {
+  const std::string& got = catalog.index_total_size();
+  const std::string expected = absl::StrCat(catalog.mapped_bytes());
+  if (!report->problems.empty() || got.empty() || got == expected) return;
+  report->problems.Add(
+      "wrong_total_size",
+      absl::StrCat(
+          internal::JoinPath(catalog.dir(), "model.safetensors.index.json"),
+          ": metadata.total_size is ", got, ", expected ", expected,
+          ", the bytes of the tensors in weight_map"));
+}
+
 // Manifest in hand, or made to be written; reads all data when `full`.
 absl::Status CheckContent(const TensorCatalog& catalog,
                           const VerifyOptions& options, VerifyReport* report) {
@@ -71,6 +84,7 @@ absl::StatusOr<VerifyReport> VerifyCheckpoint(const std::string& dir,
   report.num_files = static_cast<int64_t>(catalog->files().size());
   report.num_tensors = static_cast<int64_t>(catalog->tensors().size());
   report.total_bytes = catalog->total_bytes();
+  CheckTotalSize(*catalog, &report);
   CheckFamily(*catalog, &report);
   absl::Status status = CheckContent(*catalog, options, &report);
   if (!status.ok()) return status;

@@ -32,7 +32,8 @@ struct VerifyReport {
   std::string manifest;     // that was held against the folder; "" none
   bool read_all = false;    // every byte of the weights was read
   std::string written_manifest;
-  // By kind: those of TensorCatalog and CheckManifest; bad_config; of config
+  // By kind: those of TensorCatalog and CheckManifest; wrong_total_size (of
+  // the index; not looked at where files are wrong); bad_config; of config
   // against tensors missing_tensor, unexpected_tensor, wrong_shape,
   // wrong_dtype, two_forms (one weight dense and packed).
   ProblemList problems;

@@ -99,6 +99,29 @@ TEST_F(VerifyTest, NamesWhatIsMissingAndWhatIsTooMuch) {
                     HasSubstr(kMoeShard)));
 }
 
+TEST_F(VerifyTest, NamesAWrongTotalSize) {
+  const std::string index =
+      test::ReadFile(dir_.Path("model.safetensors.index.json"));
+  const std::string sum = absl::StrCat(Verify().total_bytes);
+  const std::string right = absl::StrCat("\"total_size\": ", sum);
+  ASSERT_TRUE(absl::StrContains(index, right)) << index.substr(0, 200);
+  const auto with = [&](const std::string& metadata) {
+    dir_.Write("model.safetensors.index.json",
+               absl::StrReplaceAll(index, {{right, metadata}}));
+    return Messages(Verify().problems, "wrong_total_size");
+  };
+  for (const std::string wrong : {"338", "-1", "\"a\"", "null", "1.5",
+                                  "18446744073709551615", "[7]", "{}"}) {
+    EXPECT_THAT(with(absl::StrCat("\"total_size\": ", wrong)),
+                ElementsAre(AllOf(HasSubstr("index.json: metadata.total_size"),
+                                  HasSubstr("expected " + sum))))
+        << wrong;
+  }
+  EXPECT_THAT(with("\"total_size\": 338")[0], HasSubstr("is 338,"));
+  EXPECT_THAT(with(absl::StrCat("\"total_size\": ", sum, ".0")), IsEmpty());
+  EXPECT_THAT(with("\"other\": {\"total_size\": 1}"), IsEmpty());
+}
+
 TEST_F(VerifyTest, NamesDTypes) {
   // Equal sizes: only the table can tell.
   Edit(kMoeShard, "w1.weight_packed\":{\"dtype\":\"U8\"",
