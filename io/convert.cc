@@ -5,14 +5,18 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "espalier/io/checkpoint_writer.h"
+#include "espalier/io/family_table.h"
 #include "espalier/io/internal/convert_plan.h"
 #include "espalier/io/internal/shard_plan.h"
+#include "espalier/io/internal/table_check.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/weight_source.h"
+#include "espalier/io/tensor_catalog.h"
 #include "espalier/io/weight_encoder.h"
 #include "espalier/runtime/packed_weight.h"
 
@@ -185,6 +189,38 @@ absl::Status PlanShards(const TensorGroups& groups,
   return absl::OkStatus();
 }
 
+// Holds a folder's tensors against its config.json.
+absl::Status CheckTensors(const std::string& dir, bool allow_mismatch,
+                          std::vector<std::string>* notes) {
+  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(dir);
+  if (absl::IsUnimplemented(table.status()) ||
+      absl::IsNotFound(table.status()) || (!table.ok() && allow_mismatch)) {
+    notes->push_back(absl::StrCat("the tensors were not held against a list: ",
+                                  table.status().message()));
+    return absl::OkStatus();
+  }
+  if (!table.ok()) return table.status();
+  const absl::StatusOr<TensorCatalog> catalog = TensorCatalog::Open(dir);
+  if (!catalog.ok()) return catalog.status();
+  ProblemList problems(/*max_messages=*/1);
+  ProblemList ignored;
+  internal::CheckAgainstTable(*catalog, *table, &problems, &ignored);
+  if (problems.empty()) return absl::OkStatus();
+  std::vector<std::string> texts;
+  for (const ProblemList::Kind& kind : problems.kinds()) {
+    texts.push_back(absl::StrCat(kind.count, " ", kind.name,
+                                 ", the first: ", kind.first[0]));
+  }
+  if (!allow_mismatch) {
+    return absl::DataLossError(
+        absl::StrCat(dir, " does not hold the tensors of its config.json: ",
+                     absl::StrJoin(texts, "; "),
+                     "; see espalier verify, or allow the mismatch"));
+  }
+  for (std::string& text : texts) notes->push_back(std::move(text));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ConvertTarget> ParseConvertTarget(absl::string_view text) {
@@ -217,6 +253,11 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
     return absl::OutOfRangeError(absl::StrCat("int4 group ", options.int4_group,
                                               ", expected 32, 64 or 128"));
   }
+  std::vector<std::string> notes;
+  if (!absl::EndsWith(source, ".gguf")) {
+    absl::Status s = CheckTensors(source, options.allow_mismatch, &notes);
+    if (!s.ok()) return s;
+  }
   const absl::StatusOr<std::unique_ptr<WeightSource>> weights =
       WeightSource::Open(source);
   if (!weights.ok()) return weights.status();
@@ -224,7 +265,9 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
       internal::ConvertPlan::Make(**weights, options);
   if (!plan.ok()) return plan.status();
   ConvertReport report = plan->report();
-  report.notes = (*weights)->notes();
+  report.notes = std::move(notes);
+  report.notes.insert(report.notes.end(), (*weights)->notes().begin(),
+                      (*weights)->notes().end());
   const TensorGroups groups = {
       static_cast<int64_t>(plan->size()),
       [&](int64_t index) { return plan->Tensors(static_cast<size_t>(index)); }};

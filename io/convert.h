@@ -37,6 +37,9 @@ struct ConvertOptions {
   bool resume = false;
   // Plans all of it, writes nothing and does not look at the disk's space.
   bool dry_run = false;
+  // Converts a folder whose tensors are not those of its config.json too, or
+  // whose config.json says too little; what differs is in the report's notes.
+  bool allow_mismatch = false;
   // Called after every piece with the bytes written and to be written.
   std::function<void(int64_t done, int64_t total)> progress;
 };
@@ -65,9 +68,11 @@ struct ConvertReport {
 // rounded to nearest even. config.json says what is written:
 // quantization_config is replaced or removed, also inside text_config. All
 // other files but weights are copied. Resuming gives the same bytes as a run
-// without a kill. Fails as CheckpointWriter and WeightReader do; OUT_OF_RANGE
-// for options that do not suit; INVALID_ARGUMENT, naming tensor and place, on
-// NaN or infinity in a weight to be packed and on values that the dtype cannot
+// without a kill. Fails as CheckpointWriter and WeightReader do; DATA_LOSS,
+// naming the first tensor, for a folder whose tensors are not those that its
+// config.json implies (a family without a table is a note); OUT_OF_RANGE for
+// options that do not suit; INVALID_ARGUMENT, naming tensor and place, on NaN
+// or infinity in a weight to be packed and on values that the dtype cannot
 // hold.
 absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
                                                 const std::string& output,

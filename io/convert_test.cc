@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -46,6 +47,8 @@ std::vector<std::string> FilesOf(const std::string& dir) {
 
 class ConvertTest : public ::testing::Test {
  protected:
+  // Most folders here hold a few tensors of their family only.
+  ConvertTest() { options_.allow_mismatch = true; }
   // A folder of random f32 tensors.
   std::string Write(const std::string& folder,
                     const std::vector<Named>& tensors,
@@ -111,6 +114,46 @@ const std::vector<Named> kDense = {
     {"model.layers.0.up_proj.weight", {150, 160}},
     {"model.layers.0.q_proj.bias", {150}},
     {"model.norm.weight", {160}}};
+
+TEST_F(ConvertTest, HoldsAFolderAgainstItsConfig) {
+  const std::string in = dir_.Path("in");
+  const auto written = test::WriteSparseCheckpoint(
+      R"({"model_type":"llama","vocab_size":24,"hidden_size":24,
+          "num_hidden_layers":1,"num_attention_heads":4,
+          "num_key_value_heads":2,"head_dim":8,"intermediate_size":40,
+          "tie_word_embeddings":true})",
+      in);
+  ASSERT_TRUE(written.ok()) << written.status();
+  options_.allow_mismatch = false;
+  const auto whole = Convert(in, "whole", ConvertTarget::kF32);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_THAT(whole->notes, ElementsAre());
+  for (const std::string& name : FilesOf(in)) {
+    dir_.Write("in/" + name,
+               absl::StrReplaceAll(test::ReadFile(in + "/" + name),
+                                   {{"mlp.up_proj", "mlp.op_proj"}}));
+  }
+  const auto refused = Convert(in, "refused", ConvertTarget::kF32);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(
+      refused.status().message(),
+      AllOf(HasSubstr("1 unexpected_tensor, the first: \"model.layers.0."
+                      "mlp.op_proj.weight\""),
+            HasSubstr("1 missing_tensor, the first: \"model.layers.0."
+                      "mlp.up_proj.weight\"")));
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("refused.partial")));
+  options_.allow_mismatch = true;
+  const auto allowed = Convert(in, "allowed", ConvertTarget::kF32);
+  ASSERT_TRUE(allowed.ok()) << allowed.status();
+  EXPECT_THAT(allowed->notes,
+              ElementsAre(HasSubstr("mlp.op_proj"), HasSubstr("mlp.up_proj")));
+  // Of a family without a table nothing can be said but that.
+  options_.allow_mismatch = false;
+  dir_.Write("in/config.json", R"({"model_type":"bloom"})");
+  const auto other = Convert(in, "other", ConvertTarget::kF32);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_THAT(other->notes, ElementsAre(HasSubstr("bloom")));
+}
 
 TEST_F(ConvertTest, DenseToEachPackedFormatAndBack) {
   const std::string source =
