@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/internal/file.h"
@@ -58,6 +59,10 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &status) == 0;
 }
 
+int OpenFolder(const std::string& path) {
+  return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
 std::string WithoutSlash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -89,13 +94,36 @@ AtomicDirectory::AtomicDirectory(AtomicDirectory&& other) noexcept
     : target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, "")),
       existing_(other.existing_),
-      lock_(std::exchange(other.lock_, -1)) {}
+      keep_(other.keep_),
+      lock_(std::exchange(other.lock_, -1)),
+      removed_(std::move(other.removed_)) {}
 
 AtomicDirectory::~AtomicDirectory() {
-  if (lock_ >= 0) {
-    close(lock_);
-  } else if (!temporary_.empty()) {
-    RemoveTree(temporary_);
+  if (!temporary_.empty() && !keep_) RemoveTree(temporary_);
+  if (lock_ >= 0) close(lock_);
+}
+
+void AtomicDirectory::RemoveAbandoned() {
+  const std::string prefix =
+      absl::StrCat(".", internal::BaseName(target_), ".tmp-");
+  std::vector<std::string> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator
+           it(internal::DirName(target_), error),
+       end;
+       !error && it != end; it.increment(error)) {
+    if (absl::StartsWith(it->path().filename().string(), prefix)) {
+      found.push_back(it->path().string());
+    }
+  }
+  for (const std::string& path : found) {
+    const int folder = OpenFolder(path);
+    if (folder < 0) continue;
+    if (flock(folder, LOCK_EX | LOCK_NB) == 0) {
+      RemoveTree(path);
+      if (!Exists(path)) removed_.push_back(path);
+    }
+    close(folder);
   }
 }
 
@@ -110,10 +138,21 @@ absl::StatusOr<AtomicDirectory> AtomicDirectory::Create(
   constexpr int kMaxTries = 100;
   for (int i = 0; i < kMaxTries; ++i) {
     std::string temporary = internal::TemporaryName(name, i);
-    if (mkdir(temporary.c_str(), 0777) == 0) {
-      return AtomicDirectory(std::move(name), std::move(temporary), existing);
+    if (mkdir(temporary.c_str(), 0777) != 0) {
+      if (errno != EEXIST) return internal::SystemError("create", temporary);
+      continue;
     }
-    if (errno != EEXIST) return internal::SystemError("create", temporary);
+    AtomicDirectory result(name, std::move(temporary), existing);
+    result.lock_ = OpenFolder(result.temporary_);
+    // Before the lock is held another process may take the folder for an
+    // abandoned one; a file system without locks has no such process.
+    if (result.lock_ < 0) continue;
+    if (flock(result.lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      continue;
+    }
+    if (!Exists(result.temporary_)) continue;
+    result.RemoveAbandoned();
+    return result;
   }
   return absl::AlreadyExistsError(
       absl::StrCat("cannot create a temporary folder beside ", name));
@@ -130,12 +169,9 @@ absl::StatusOr<AtomicDirectory> AtomicDirectory::CreatePartial(
   const bool made = mkdir(path, 0777) == 0;
   if (!made && errno != EEXIST) return internal::SystemError("create", path);
   // From here on nothing is removed without Commit.
-  result.lock_ = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (result.lock_ < 0) {
-    absl::Status status = internal::SystemError("open", path);
-    result.temporary_.clear();
-    return status;
-  }
+  result.keep_ = true;
+  result.lock_ = OpenFolder(result.temporary_);
+  if (result.lock_ < 0) return internal::SystemError("open", path);
   if (flock(result.lock_, LOCK_EX | LOCK_NB) != 0) {
     return absl::AbortedError(
         absl::StrCat(result.temporary_, ": another process writes to it"));

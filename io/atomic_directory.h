@@ -2,6 +2,7 @@
 #define ESPALIER_IO_ATOMIC_DIRECTORY_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,7 +21,8 @@ class AtomicDirectory {
                // no file of the old one stays behind
   };
 
-  // Makes missing parent folders too.
+  // Makes missing parent folders too. Removes what runs for the same target
+  // that were killed left beside it.
   static absl::StatusOr<AtomicDirectory> Create(
       const std::string& target, Existing existing = Existing::kRefuse);
   // For work of hours: written to TARGET.partial, which outlives a failure or a
@@ -37,6 +39,8 @@ class AtomicDirectory {
   // Where to write.
   const std::string& path() const { return temporary_; }
   const std::string& target() const { return target_; }
+  // Folders of killed runs that Create removed.
+  const std::vector<std::string>& removed() const { return removed_; }
   // path()/name
   std::string Path(const std::string& name) const;
 
@@ -45,10 +49,16 @@ class AtomicDirectory {
  private:
   AtomicDirectory(std::string target, std::string temporary, Existing existing);
 
+  void RemoveAbandoned();
+
   std::string target_;
   std::string temporary_;  // empty after Commit
   Existing existing_;
-  int lock_ = -1;  // of CreatePartial: the open folder
+  bool keep_ = false;  // of CreatePartial: without Commit too
+  // The open folder. Whoever writes it holds its lock, so one that can be had
+  // was left by a killed process.
+  int lock_ = -1;
+  std::vector<std::string> removed_;
 };
 
 }  // namespace espalier

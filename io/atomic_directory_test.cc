@@ -1,6 +1,8 @@
 #include "espalier/io/atomic_directory.h"
 
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -54,6 +56,34 @@ TEST_F(AtomicDirectoryTest, AppearsAtCommit) {
   EXPECT_THAT(Names(dir_.Path("a/b/out")), ElementsAre("f", "sub"));
   EXPECT_EQ(test::ReadFile(dir_.Path("a/b/out/sub/g")), "more");
   EXPECT_FALSE(dir->Commit().ok());
+}
+
+TEST_F(AtomicDirectoryTest, RemovesWhatAKilledRunLeft) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto dir = AtomicDirectory::Create(dir_.Path("out"));
+    if (dir.ok() && WriteFileAtomically(dir->Path("f"), "text").ok()) {
+      raise(SIGKILL);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const std::set<std::string> left = Names(dir_.path());
+  ASSERT_EQ(left.size(), 1u);
+  // A folder of another target, and one that is written now, stay.
+  std::filesystem::create_directory(dir_.Path(".other.tmp-1"));
+  auto busy = AtomicDirectory::Create(dir_.Path("out"));
+  ASSERT_TRUE(busy.ok()) << busy.status();
+  EXPECT_THAT(busy->removed(), ElementsAre(dir_.Path(*left.begin())));
+  auto next = AtomicDirectory::Create(dir_.Path("out"));
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_THAT(next->removed(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(busy->path()));
+  EXPECT_EQ(Names(dir_.path()).size(), 3u);
+  ASSERT_TRUE(next->Commit().ok());
+  EXPECT_EQ(Names(dir_.path()).size(), 3u);
 }
 
 TEST_F(AtomicDirectoryTest, LeavesNothingBehindWithoutCommit) {

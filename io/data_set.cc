@@ -145,6 +145,10 @@ absl::StatusOr<PackReport> PackDataSet(const DataSet& set,
   PackReport report;
   for (const DataGroup& group : set.groups) {
     for (const auto& source : group.sources) {
+      if (source->size() == 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(source->Describe(), ": there is nothing to pack"));
+      }
       for (int64_t i = 0; i < source->size(); ++i) {
         const auto sample = source->Get(i);
         if (sample.ok()) {
@@ -160,6 +164,11 @@ absl::StatusOr<PackReport> PackDataSet(const DataSet& set,
         }
       }
     }
+  }
+  if (writer->num_samples() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("all ", report.num_bad_records,
+                     " records are bad, the first: ", report.first_bad_record));
   }
   if (absl::Status status = writer->Finish(); !status.ok()) return status;
   report.num_samples = writer->num_samples();

@@ -54,7 +54,8 @@ struct PackReport {
 };
 
 // Writes every sample, in the order of the paths, into a new token folder. A
-// bad record fails, or is counted with `skip_bad_records`.
+// bad record fails, or is counted with `skip_bad_records`; a path without
+// records fails, and so does data in which all are bad.
 absl::StatusOr<PackReport> PackDataSet(const DataSet& set,
                                        const std::string& output_dir,
                                        bool skip_bad_records);

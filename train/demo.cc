@@ -175,6 +175,9 @@ absl::Status WriteDemo(const std::string& dir, const DemoOptions& options) {
   }
   auto target = AtomicDirectory::Create(dir);
   if (!target.ok()) return target.status();
+  for (const std::string& path : target->removed()) {
+    if (options.on_removed) options.on_removed(path);
+  }
   absl::Status filled = Fill(target->path(), options);
   if (!filled.ok()) return filled;
   return target->Commit();

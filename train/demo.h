@@ -17,6 +17,8 @@ struct DemoOptions {
   int num_threads = 0;
   // Called after every pre-training step with its number and its mean loss.
   std::function<void(int64_t step, double loss)> on_step;
+  // Called with a folder that a killed run for `dir` left and this one removed.
+  std::function<void(const std::string& path)> on_removed;
 };
 
 // Makes everything the first run needs, out of nothing: texts written by two
