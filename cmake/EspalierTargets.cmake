@@ -80,6 +80,16 @@ if(ESPALIER_TESTS)
   set_target_properties(make_sparse_checkpoint PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
 
+  # tests/cli runs the command itself.
+  add_library(espalier_test_cli STATIC EXCLUDE_FROM_ALL
+    "${CMAKE_SOURCE_DIR}/tests/cli/command.cc")
+  espalier_include_root(espalier_test_cli tests)
+  target_link_libraries(espalier_test_cli PUBLIC espalier_test_checkpoint
+    GTest::gtest PRIVATE espalier_flags)
+  target_compile_definitions(espalier_test_cli PRIVATE
+    ESPALIER_BINARY="$<TARGET_FILE:espalier_cli>")
+  add_dependencies(espalier_test_cli espalier_cli)
+
   foreach(room ${rooms})
     get_property(tests GLOBAL PROPERTY ESPALIER_TESTS_${room})
     set(libs espalier_${room})
@@ -95,8 +105,14 @@ if(ESPALIER_TESTS)
   file(GLOB_RECURSE cross_tests CONFIGURE_DEPENDS
        "${CMAKE_SOURCE_DIR}/tests/*_test.cc"
        "${CMAKE_SOURCE_DIR}/tools/*_test.cc")
+  if(CMAKE_CROSSCOMPILING)
+    list(FILTER cross_tests EXCLUDE REGEX "/tests/cli/")
+  endif()
   foreach(test ${cross_tests})
     set(libs espalier_train espalier_test_support)
+    if(test MATCHES "/tests/cli/")
+      set(libs espalier_test_cli)
+    endif()
     if(test MATCHES "/tests/checkpoint/")
       list(APPEND libs espalier_test_checkpoint)
     endif()

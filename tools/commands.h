@@ -12,18 +12,23 @@ class App;
 
 namespace espalier::tools {
 
-// Exit codes of the command line.
+// Exit codes of the command line; exit_code.cc says what they mean, and which
+// status leads to which.
+inline constexpr int kExitInternal = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitBadInput = 3;
 inline constexpr int kExitMemory = 4;
 inline constexpr int kExitPeer = 5;
 inline constexpr int kExitNumeric = 6;
 
-// 0 for OK.
+// Of what checks, reads and writes files; 0 for OK.
 int ExitCode(const absl::Status& status);
+// Of a training step.
+int TrainingExitCode(const absl::Status& status);
+// What the codes mean, for --help.
+std::string ExitCodeHelp();
 
-// Says on stderr what failed; returns the exit code of a failure that lies in
-// a folder given by the user: a bad argument there is bad input.
+// Says on stderr what failed; returns its exit code.
 int FailOnFolder(const char* command, const absl::Status& status);
 // Prints to stdout and returns 0.
 int Print(const absl::StatusOr<std::string>& text);

@@ -4,6 +4,7 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "espalier/io/json.h"
 #include "espalier/tools/commands.h"
+#include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
 
@@ -107,11 +109,15 @@ void AddConvert(CLI::App& app, int& exit_code) {
                   "projections)");
   cmd->add_option("--max-shard", flags->options.max_shard_bytes,
                   "Largest file, for example 5GB")
-      ->transform(CLI::AsSizeValue(true));
+      ->transform(CLI::AsSizeValue(true))
+      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()));
   cmd->add_flag("--resume", flags->options.resume,
                 "Go on where a killed run stopped");
   cmd->add_flag("--dry-run", flags->options.dry_run,
                 "Show what would be written; write nothing");
+  cmd->add_flag("--allow-mismatch", flags->options.allow_mismatch,
+                "Convert although tensors are not those of config.json; "
+                "prints what differs");
   cmd->add_flag("--json", flags->json, "For machines");
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }

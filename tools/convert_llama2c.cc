@@ -20,11 +20,7 @@ struct ConvertFlags {
 int Run(const ConvertFlags& flags) {
   const absl::Status status =
       ConvertLlama2c(flags.model, flags.tokenizer, flags.output);
-  if (!status.ok()) {
-    std::fprintf(stderr, "espalier convert-llama2c: %s\n",
-                 std::string(status.message()).c_str());
-    return ExitCode(status) == kExitUsage ? kExitBadInput : ExitCode(status);
-  }
+  if (!status.ok()) return FailOnFolder("convert-llama2c", status);
   std::printf("checkpoint folder: %s\n", flags.output.c_str());
   return 0;
 }

@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 
 #include "espalier/tools/commands.h"
+#include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
 
@@ -26,12 +27,12 @@ int Run(DemoFlags& flags) {
                 loss);
     std::fflush(stdout);
   };
+  flags.options.on_removed = [](const std::string& path) {
+    std::fprintf(stderr, "removed %s, left by a run that was killed\n",
+                 path.c_str());
+  };
   const absl::Status status = WriteDemo(flags.output, flags.options);
-  if (!status.ok()) {
-    std::fprintf(stderr, "espalier demo: %s\n",
-                 std::string(status.message()).c_str());
-    return ExitCode(status);
-  }
+  if (!status.ok()) return FailOnFolder("demo", status);
   std::printf("demo folder: %s\n", flags.output.c_str());
   return 0;
 }
@@ -45,11 +46,13 @@ void AddDemo(CLI::App& app, int& exit_code) {
   cmd->add_option("--output", flags->output, "New folder")->required();
   cmd->add_option("--pretrain-steps", flags->options.pretrain_steps,
                   "Steps of training from scratch")
+      ->check(WholeNumber(0, 1'000'000))
       ->capture_default_str();
   cmd->add_option("--seed", flags->options.seed, "Of texts and weights")
       ->capture_default_str();
   cmd->add_option("--threads", flags->options.num_threads,
                   "0: all that may be used")
+      ->check(WholeNumber(0, 4096))
       ->capture_default_str();
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }

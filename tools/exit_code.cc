@@ -1,46 +1,86 @@
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
+
 #include "espalier/tools/commands.h"
 
 namespace espalier::tools {
 
-int ExitCode(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return 0;
-    case absl::StatusCode::kInvalidArgument:
-      return kExitUsage;
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kPermissionDenied:
-      return kExitBadInput;
-    case absl::StatusCode::kResourceExhausted:
-      return kExitMemory;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kAborted:
-      return kExitPeer;
-    case absl::StatusCode::kFailedPrecondition:
-      return kExitNumeric;
-    default:
-      return 1;
+namespace {
+
+struct Meaning {
+  int code;
+  const char* text;
+};
+// README.md has the same list.
+constexpr Meaning kMeanings[] = {
+    {0, "in order"},
+    {kExitInternal, "a fault of espalier itself; please report it"},
+    {kExitUsage, "flags that do not suit"},
+    {kExitBadInput,
+     "a file or folder that is missing, broken or in the way, or output that "
+     "cannot be written"},
+    {kExitMemory, "short of disk space, memory or file handles"},
+    {kExitPeer, "a store or another machine does not answer"},
+    {kExitNumeric, "training met numbers that are not finite"}};
+
+struct Row {
+  absl::StatusCode status;
+  int files;     // of checks, and of reading and writing
+  int training;  // of steps
+};
+constexpr Row kRows[] = {
+    {absl::StatusCode::kOk, 0, 0},
+    {absl::StatusCode::kCancelled, kExitInternal, kExitInternal},
+    {absl::StatusCode::kUnknown, kExitBadInput, kExitBadInput},
+    {absl::StatusCode::kInvalidArgument, kExitBadInput, kExitBadInput},
+    {absl::StatusCode::kDeadlineExceeded, kExitPeer, kExitPeer},
+    {absl::StatusCode::kNotFound, kExitBadInput, kExitBadInput},
+    {absl::StatusCode::kAlreadyExists, kExitBadInput, kExitBadInput},
+    {absl::StatusCode::kPermissionDenied, kExitBadInput, kExitBadInput},
+    {absl::StatusCode::kUnauthenticated, kExitBadInput, kExitBadInput},
+    {absl::StatusCode::kResourceExhausted, kExitMemory, kExitMemory},
+    // Of files: a folder where a file should be, another run's folder.
+    {absl::StatusCode::kFailedPrecondition, kExitBadInput, kExitNumeric},
+    {absl::StatusCode::kAborted, kExitBadInput, kExitPeer},
+    // What io says of settings that do not suit.
+    {absl::StatusCode::kOutOfRange, kExitUsage, kExitUsage},
+    {absl::StatusCode::kUnimplemented, kExitBadInput, kExitBadInput},
+    {absl::StatusCode::kInternal, kExitInternal, kExitInternal},
+    {absl::StatusCode::kUnavailable, kExitPeer, kExitPeer},
+    {absl::StatusCode::kDataLoss, kExitBadInput, kExitBadInput}};
+
+const Row* RowOf(const absl::Status& status) {
+  for (const Row& row : kRows) {
+    if (row.status == status.code()) return &row;
   }
+  return nullptr;
+}
+
+}  // namespace
+
+int ExitCode(const absl::Status& status) {
+  const Row* row = RowOf(status);
+  return row == nullptr ? kExitInternal : row->files;
+}
+
+int TrainingExitCode(const absl::Status& status) {
+  const Row* row = RowOf(status);
+  return row == nullptr ? kExitInternal : row->training;
+}
+
+std::string ExitCodeHelp() {
+  std::string text = "Exit codes:";
+  for (const Meaning& meaning : kMeanings) {
+    absl::StrAppend(&text, "\n  ", meaning.code, "  ", meaning.text);
+  }
+  return text;
 }
 
 int FailOnFolder(const char* command, const absl::Status& status) {
   std::fprintf(stderr, "espalier %s: %s\n", command,
                std::string(status.message()).c_str());
-  switch (status.code()) {
-    case absl::StatusCode::kOutOfRange:
-      return kExitUsage;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kFailedPrecondition:
-      return kExitBadInput;
-    default:
-      return ExitCode(status);
-  }
+  return ExitCode(status);
 }
 
 int Print(const absl::StatusOr<std::string>& text) {

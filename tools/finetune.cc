@@ -10,6 +10,7 @@
 #include "espalier/tools/commands.h"
 #include "espalier/tools/data_flags.h"
 #include "espalier/tools/remote.h"
+#include "espalier/tools/whole_number.h"
 #include "espalier/train/session.h"
 
 namespace espalier::tools {
@@ -124,8 +125,7 @@ int Run(FinetuneFlags& flags) {
   const absl::Status status = Train(**session, flags.config);
   if (status.ok()) return 0;
   FailOnFolder("finetune", status);
-  // The flags were in order: what is wrong is in the data.
-  return absl::IsInvalidArgument(status) ? kExitBadInput : ExitCode(status);
+  return TrainingExitCode(status);
 }
 
 }  // namespace
@@ -146,6 +146,7 @@ void AddFinetune(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_option("--dtype", c.dtype, "f32 or bf16")->capture_default_str();
   cmd->add_option("--lora-rank", c.lora_rank, "Rank of the LoRA factors")
+      ->check(WholeNumber(1, 65'536))
       ->capture_default_str();
   cmd->add_option("--lora-alpha", c.lora_alpha, "Scaling is alpha / rank")
       ->capture_default_str();
@@ -180,6 +181,7 @@ void AddFinetune(CLI::App& app, int& exit_code) {
   cmd->add_option("--seed", c.seed, "Of the adapters and the data order")
       ->capture_default_str();
   cmd->add_option("--threads", c.num_threads, "0: all that may be used")
+      ->check(WholeNumber(0, 4096))
       ->capture_default_str();
   flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -5,12 +8,25 @@
 #include "CLI/CLI.hpp"
 
 #include "espalier/tools/commands.h"
+#include "espalier/tools/whole_number.h"
 
 namespace {
+
+// A closed standard stream leaves its number to the next file that is opened:
+// a checkpoint would take in what is printed. These refuse all reads and writes
+// as the closed ones do.
+void OccupyStandardStreams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0) continue;
+    const int flags = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (open("/dev/null", flags) < 0) return;
+  }
+}
 
 int Run(int argc, char** argv) {
   CLI::App app{"Espalier: LoRA fine-tuning of sparse and dense models"};
   app.require_subcommand(1);
+  app.footer(espalier::tools::ExitCodeHelp());
   int exit_code = 0;
   espalier::tools::AddFinetune(app, exit_code);
   espalier::tools::AddData(app, exit_code);
@@ -23,6 +39,7 @@ int Run(int argc, char** argv) {
   espalier::tools::AddRender(app, exit_code);
   espalier::tools::AddShard(app, exit_code);
   espalier::tools::AddUnshard(app, exit_code);
+  espalier::tools::CheckWholeNumbers(&app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -39,6 +56,7 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  OccupyStandardStreams();
   try {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {
@@ -46,6 +64,6 @@ int main(int argc, char** argv) {
     return espalier::tools::kExitMemory;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "espalier: %s\n", error.what());
-    return espalier::tools::kExitUsage;
+    return espalier::tools::kExitInternal;
   }
 }

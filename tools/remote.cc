@@ -1,8 +1,12 @@
 #include "espalier/tools/remote.h"
 
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 
 #include "CLI/CLI.hpp"
+
+#include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
 
@@ -14,6 +18,13 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Of a URL or a setting from the command line, as ExitCode reads it.
+absl::Status OfFlags(const absl::Status& status) {
+  return absl::IsInvalidArgument(status)
+             ? absl::OutOfRangeError(status.message())
+             : status;
+}
+
 }  // namespace
 
 void RemotePaths::AddFlags(CLI::App* cmd) {
@@ -23,12 +34,17 @@ void RemotePaths::AddFlags(CLI::App* cmd) {
                   "Amazon's if left out");
   cmd->add_option("--s3-region", config_.region,
                   "Its region; AWS_REGION or us-east-1 if left out");
+  cmd->add_option("--s3-attempts", config_.max_attempts,
+                  "Of each request, when the store does not answer")
+      ->check(WholeNumber(1, 100))
+      ->capture_default_str();
   cmd->add_option("--cache-dir", cache_dir_,
                   "Where local copies of s3:// paths are kept; "
                   "~/.cache/espalier if left out");
   cmd->add_option("--cache-bytes", cache_bytes_,
                   "What the copies may take, such as 200GB; 0: no bound")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true));
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
 }
 
 absl::Status RemotePaths::Connect() {
@@ -41,13 +57,13 @@ absl::Status RemotePaths::Connect() {
   if (cache_dir_.empty()) {
     const std::string home = Environment("HOME");
     if (home.empty()) {
-      return absl::InvalidArgumentError(
+      return absl::OutOfRangeError(
           "HOME is not set; name a folder with --cache-dir");
     }
     cache_dir_ = home + "/.cache/espalier";
   }
   auto store = ObjectStore::Create(config_);
-  if (!store.ok()) return store.status();
+  if (!store.ok()) return OfFlags(store.status());
   auto cache = ObjectCache::Create(**store, cache_dir_, cache_bytes_);
   if (!cache.ok()) return cache.status();
   store_ = *std::move(store);
@@ -58,7 +74,7 @@ absl::Status RemotePaths::Connect() {
 absl::StatusOr<std::string> RemotePaths::Local(const std::string& path) {
   if (!ObjectUrl::Is(path)) return path;
   const auto url = ObjectUrl::Parse(path);
-  if (!url.ok()) return url.status();
+  if (!url.ok()) return OfFlags(url.status());
   const absl::Status connected = Connect();
   if (!connected.ok()) return connected;
   return cache_->Get(*url);

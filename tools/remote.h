@@ -22,7 +22,7 @@ namespace espalier::tools {
 // from AWS_REGION where no flag names it.
 class RemotePaths {
  public:
-  // --s3-endpoint, --s3-region, --cache-dir, --cache-bytes
+  // --s3-endpoint, --s3-region, --s3-attempts, --cache-dir, --cache-bytes
   void AddFlags(CLI::App* cmd);
 
   // Each URL replaced by a local copy; other paths stay as they are. Copies

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -10,6 +12,7 @@
 
 #include "espalier/io/internal/units.h"
 #include "espalier/tools/commands.h"
+#include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
 
@@ -81,17 +84,23 @@ void AddShard(CLI::App& app, int& exit_code) {
       "shard", "Split a checkpoint folder by the axes of a mesh");
   cmd->add_option("dir", flags->dir, "Folder with safetensors")->required();
   ShardMesh& mesh = flags->options.mesh;
+  const CLI::Validator axis = WholeNumber(1, kMaxMeshAxis);
   cmd->add_option("--tp", mesh.tp, "Tensor parallel: cuts all but experts")
+      ->check(axis)
       ->capture_default_str();
   cmd->add_option("--ep", mesh.ep, "Expert parallel: deals out experts")
+      ->check(axis)
       ->capture_default_str();
   cmd->add_option("--etp", mesh.etp, "Tensor parallel inside each expert")
+      ->check(axis)
       ->capture_default_str();
   cmd->add_option("--pp", mesh.pp, "Pipeline: stages of whole layers")
+      ->check(axis)
       ->capture_default_str();
   cmd->add_option("--max-shard", flags->options.max_shard_bytes,
                   "Largest file, for example 5GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   AddCommon(cmd, *flags);
   cmd->callback([flags, &exit_code] { exit_code = RunShard(*flags); });

@@ -1,0 +1,225 @@
+// The commands for checkpoint folders, run as a user runs them.
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/io/internal/test_util.h"
+#include "espalier/tests/checkpoint/sparse_checkpoint.h"
+#include "espalier/tests/cli/command.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kLlama[] = R"({"model_type":"llama","vocab_size":24,
+    "hidden_size":24,"num_hidden_layers":3,"num_attention_heads":4,
+    "num_key_value_heads":2,"head_dim":8,"intermediate_size":40,
+    "tie_word_embeddings":true})";
+constexpr char kIndex[] = "model.safetensors.index.json";
+
+std::map<std::string, std::string> Contents(const std::string& dir) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
+    if (!entry.is_regular_file()) continue;
+    files[entry.path().lexically_relative(dir).string()] =
+        test::ReadFile(entry.path().string());
+  }
+  return files;
+}
+
+int64_t IntOf(const JsonValue& json, absl::string_view key) {
+  const JsonValue* value = json.Find(key);
+  return value == nullptr || value->AsInt() == nullptr ? -1 : *value->AsInt();
+}
+
+class CheckpointCommandTest : public ::testing::Test {
+ protected:
+  CheckpointCommandTest() : model_(dir_.Path("model")) {
+    const auto written = test::WriteSparseCheckpoint(kLlama, model_);
+    EXPECT_TRUE(written.ok()) << written.status();
+    if (written.ok()) num_tensors_ = written->num_tensors;
+  }
+  void Edit(const std::string& file, absl::string_view from,
+            absl::string_view to) {
+    const std::string bytes = test::ReadFile(dir_.Path(file));
+    ASSERT_TRUE(absl::StrContains(bytes, from)) << file;
+    dir_.Write(file, absl::StrReplaceAll(bytes, {{from, to}}));
+  }
+
+  test::TempDir dir_;
+  const std::string model_;
+  int64_t num_tensors_ = 0;
+};
+
+TEST_F(CheckpointCommandTest, Inspect) {
+  const test::CommandResult text = test::Espalier({"inspect", model_});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("llama: 3 layers"));
+  EXPECT_TRUE(test::EspalierJson({"inspect", model_}).AsObject() != nullptr);
+}
+
+TEST_F(CheckpointCommandTest, Verify) {
+  const JsonValue good = test::EspalierJson({"verify", model_, "--full"});
+  EXPECT_EQ(IntOf(good, "tensors"), num_tensors_);
+  EXPECT_EQ(test::Espalier({"verify", model_, "--write-manifest"}).exit_code,
+            0);
+  Edit("model/model-00002-of-000004.safetensors", "up_proj", "op_proj");
+  const test::CommandResult bad = test::Espalier({"verify", model_, "--json"});
+  EXPECT_EQ(bad.exit_code, 3);
+  const auto json = ParseJsonText(bad.out);
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_FALSE(*json->Find("ok")->AsBool());
+  EXPECT_THAT(test::Espalier({"verify", model_}).out,
+              HasSubstr("tensor_not_in_file"));
+}
+
+TEST_F(CheckpointCommandTest, VerifyNamesAWrongTotalSize) {
+  Edit(absl::StrCat("model/", kIndex), "\"total_size\": ", "\"total_size\": 1");
+  const test::CommandResult result = test::Espalier({"verify", model_});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("PROBLEM wrong_total_size: 1"),
+                                HasSubstr(kIndex)));
+}
+
+TEST_F(CheckpointCommandTest, ShardAndBack) {
+  const std::string out = dir_.Path("sharded");
+  const JsonValue report = test::EspalierJson(
+      {"shard", model_, "--out", out, "--tp", "2", "--pp", "3"});
+  EXPECT_EQ(IntOf(report, "tensors"), num_tensors_);
+  EXPECT_EQ(test::Espalier({"shard", model_, "--out", out}).exit_code, 3);
+  const JsonValue back =
+      test::EspalierJson({"unshard", out, "--out", dir_.Path("back")});
+  EXPECT_EQ(IntOf(back, "tensors"), num_tensors_);
+  EXPECT_EQ(Contents(model_), Contents(dir_.Path("back")));
+  // One bit.
+  const std::string shard = "pp00-tp01of02-00001-of-00001.safetensors";
+  std::string bytes = test::ReadFile(absl::StrCat(out, "/", shard));
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  dir_.Write("sharded/" + shard, bytes);
+  const test::CommandResult bad =
+      test::Espalier({"unshard", out, "--out", dir_.Path("bad")});
+  EXPECT_EQ(bad.exit_code, 3);
+  EXPECT_THAT(bad.err, AllOf(HasSubstr(shard), HasSubstr("data hash "),
+                             HasSubstr(", expected ")));
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("bad")));
+}
+
+TEST_F(CheckpointCommandTest, SettingsThatDoNotSuitTheModelAreTwo) {
+  const std::string new_dir = dir_.Path("new");
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--tp", "3"},
+        {"--pp", "4"},
+        {"--ep", "2"},
+        {"--tp", "0"},
+        {"--tp", "70000"},
+        {"--max-shard", "0"}}) {
+    std::vector<std::string> words = {"shard", model_, "--out", new_dir};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const test::CommandResult result = test::Espalier(words);
+    EXPECT_EQ(result.exit_code, 2) << flags[0] << flags[1] << result.err;
+    EXPECT_THAT(result.err, HasSubstr(flags[0].substr(2, 2))) << flags[1];
+  }
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--to", "f64"},
+        {"--experts", "mixed"},
+        {"--int4-group", "48"},
+        {"--to", "fp8", "--only", "nothing*"},
+        {"--max-shard", "0"}}) {
+    std::vector<std::string> words = {"convert", "--model", model_, "--output",
+                                      new_dir};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const test::CommandResult result = test::Espalier(words);
+    EXPECT_EQ(result.exit_code, 2) << flags[0] << flags[1] << result.err;
+    EXPECT_THAT(result.err, HasSubstr(flags.back())) << flags[0];
+  }
+  EXPECT_FALSE(std::filesystem::exists(new_dir));
+  EXPECT_FALSE(std::filesystem::exists(new_dir + ".partial"));
+}
+
+TEST_F(CheckpointCommandTest, Convert) {
+  const std::string f32 = dir_.Path("f32");
+  const JsonValue report = test::EspalierJson(
+      {"convert", "--model", model_, "--output", f32, "--to", "f32"});
+  EXPECT_EQ(IntOf(report, "num_cast"), num_tensors_);
+  EXPECT_EQ(test::Espalier({"verify", f32, "--full"}).exit_code, 0);
+  const test::CommandResult text = test::Espalier(
+      {"convert", "--model", model_, "--output", dir_.Path("copy")});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr(absl::StrCat(num_tensors_, " copied")));
+  // A tensor that the config does not have, and one that it misses.
+  for (const std::string& file :
+       {std::string(kIndex),
+        std::string("model-00001-of-000004.safetensors")}) {
+    Edit("model/" + file, "layers.0.mlp.up_proj", "layers.0.mlp.op_proj");
+  }
+  std::vector<std::string> words = {"convert", "--model", model_, "--output",
+                                    dir_.Path("new")};
+  const test::CommandResult refused = test::Espalier(words);
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("mlp.op_proj"), HasSubstr("mlp.up_proj")));
+  words.emplace_back("--allow-mismatch");
+  const test::CommandResult allowed = test::Espalier(words);
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
+  EXPECT_THAT(allowed.out, AllOf(HasSubstr("note: 1 unexpected_tensor"),
+                                 HasSubstr("note: 1 missing_tensor")));
+}
+
+TEST_F(CheckpointCommandTest, ShortOfSpaceIsFour) {
+  const std::string wide = dir_.Path("wide");
+  const auto written = test::WriteSparseCheckpoint(
+      absl::StrReplaceAll(kLlama,
+                          {{"\"vocab_size\":24", "\"vocab_size\":40000000"},
+                           {"\"hidden_size\":24", "\"hidden_size\":65536"}}),
+      wide);
+  if (absl::IsUnavailable(written.status())) GTEST_SKIP() << written.status();
+  ASSERT_TRUE(written.ok()) << written.status();
+  const std::string new_dir = dir_.Path("new");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"shard", wide, "--out", new_dir},
+        {"convert", "--model", wide, "--output", new_dir}}) {
+    const test::CommandResult result = test::Espalier(words);
+    EXPECT_EQ(result.exit_code, 4) << words[0] << result.err;
+    EXPECT_THAT(result.err, HasSubstr("needs 5")) << words[0];
+    EXPECT_FALSE(std::filesystem::exists(new_dir)) << words[0];
+    std::filesystem::remove_all(new_dir + ".partial");
+  }
+}
+
+// Case F5: 1,200 shards of 1 MB under limits of handles and address space. The
+// space is less than the model; only a part of it is ever in memory.
+TEST_F(CheckpointCommandTest, ManyShardsUnderLimits) {
+#if defined(ESPALIER_ASAN) || defined(ESPALIER_TSAN)
+  GTEST_SKIP() << "sanitizers reserve address space of their own";
+#endif
+  const std::string many = dir_.Path("many");
+  const auto written = test::WriteSparseCheckpoint(
+      R"({"model_type":"llama","vocab_size":2500,"hidden_size":200,
+          "num_hidden_layers":1199,"num_attention_heads":4,
+          "num_key_value_heads":4,"head_dim":50,"intermediate_size":600,
+          "tie_word_embeddings":true})",
+      many);
+  ASSERT_TRUE(written.ok()) << written.status();
+  ASSERT_GE(written->num_files, 1200);
+  ASSERT_GT(written->total_bytes, int64_t{1'200'000'000});
+  test::CommandOptions options;
+  options.limits = "ulimit -n 64 && ulimit -v 1000000";  // KB
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"inspect", many},
+        {"verify", many, "--full"}}) {
+    const test::CommandResult result = test::Espalier(words, options);
+    EXPECT_EQ(result.exit_code, 0) << words[0] << ": " << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace espalier

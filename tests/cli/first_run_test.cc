@@ -1,0 +1,260 @@
+// From nothing to an adapter, as the README says it: demo, finetune, and the
+// commands that look at texts.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include "espalier/io/internal/test_util.h"
+#include "espalier/tests/cli/command.h"
+
+namespace espalier {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+using Arguments = std::vector<std::string>;
+
+class FirstRunTest : public ::testing::Test {
+ protected:
+  // One demo folder for all tests, untrained.
+  static void SetUpTestSuite() {
+    demo_dir_ = new test::TempDir();
+    const test::CommandResult made = test::Espalier(
+        {"demo", "--output", demo_dir_->Path("demo"), "--pretrain-steps", "0"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    EXPECT_THAT(made.out, HasSubstr("demo folder: "));
+  }
+  static void TearDownTestSuite() {
+    delete demo_dir_;
+    demo_dir_ = nullptr;
+  }
+
+  static std::string Model() { return demo_dir_->Path("demo/model"); }
+  std::string Chats() const {
+    return dir_.Write("chats.jsonl",
+                      "{\"text\":\"one tale\"}\n"
+                      "{\"prompt\":\"one\",\"completion\":\" tale\"}\n");
+  }
+  // One short step, but for what `more` has.
+  Arguments Finetune(const Arguments& more) const {
+    const Arguments usual = {"--model=" + Model(),
+                             "--data=" + demo_dir_->Path("demo/finetune.txt"),
+                             "--output=" + dir_.Path("adapter"),
+                             "--max-steps=1",
+                             "--micro-batch-tokens=64",
+                             "--max-sample-tokens=64",
+                             "--held-out-fraction=0.01"};
+    Arguments words = {"finetune"};
+    for (const std::string& word : usual) {
+      const std::string name = word.substr(0, word.find('=') + 1);
+      if (std::none_of(more.begin(), more.end(), [&](const std::string& m) {
+            return absl::StartsWith(m, name);
+          })) {
+        words.push_back(word);
+      }
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  static test::TempDir* demo_dir_;
+  test::TempDir dir_;
+};
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a suite's
+test::TempDir* FirstRunTest::demo_dir_ = nullptr;
+
+TEST_F(FirstRunTest, DemoRefusesATakenName) {
+  const test::CommandResult again =
+      test::Espalier({"demo", "--output", demo_dir_->Path("demo")});
+  EXPECT_EQ(again.exit_code, 3);
+  EXPECT_THAT(again.err, HasSubstr("is there already"));
+}
+
+TEST_F(FirstRunTest, DemoRemovesWhatAKilledOneLeft) {
+  const std::string out = dir_.Path("demo");
+  test::CommandOptions killed;
+  killed.kill_after_lines = 1;
+  EXPECT_EQ(test::Espalier(
+                {"demo", "--output", out, "--pretrain-steps", "100000"}, killed)
+                .exit_code,
+            -9);
+  EXPECT_FALSE(std::filesystem::is_empty(dir_.path()));
+  EXPECT_FALSE(std::filesystem::exists(out));
+  const test::CommandResult next =
+      test::Espalier({"demo", "--output", out, "--pretrain-steps", "0"});
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_THAT(next.err, AllOf(StartsWith(absl::StrCat("removed ", dir_.path())),
+                              HasSubstr("left by a run that was killed")));
+  int64_t names = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.path())) {
+    EXPECT_EQ(entry.path().string(), out);
+    ++names;
+  }
+  EXPECT_EQ(names, 1);
+}
+
+TEST_F(FirstRunTest, Finetune) {
+  const test::CommandResult run = test::Espalier(Finetune({}));
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("step 1/1  loss "), HasSubstr("adapter: ")));
+  EXPECT_TRUE(
+      std::filesystem::exists(dir_.Path("adapter/adapter_model.safetensors")));
+  // The name is taken now.
+  const test::CommandResult again = test::Espalier(Finetune({}));
+  EXPECT_NE(again.exit_code, 0);
+  EXPECT_THAT(again.err, HasSubstr(dir_.Path("adapter")));
+}
+
+TEST_F(FirstRunTest, FinetuneFlagsThatDoNotSuitAreTwo) {
+  for (const char* flag :
+       {"--lora-rank=0", "--dtype=f64", "--lr=nan", "--lr=-1", "--lr=1e999",
+        "--max-steps=0", "--warmup-ratio=2", "--held-out-fraction=1"}) {
+    const test::CommandResult result = test::Espalier(Finetune({flag}));
+    EXPECT_EQ(result.exit_code, 2) << flag << result.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("adapter")));
+}
+
+TEST_F(FirstRunTest, NumbersThatAreNotFiniteAreSix) {
+  const test::CommandResult result = test::Espalier(Finetune(
+      {"--lr=1e30", "--max-steps=8", "--warmup-ratio=0", "--max-grad-norm=0"}));
+  EXPECT_EQ(result.exit_code, 6) << result.err << result.out;
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("adapter")));
+}
+
+TEST_F(FirstRunTest, AStoreThatDoesNotAnswerIsFive) {
+  const test::CommandResult result =
+      test::Espalier({"data", "inspect", "--tokenizer", Model(), "--data",
+                      "s3://bucket/key", "--s3-endpoint", "http://127.0.0.1:1",
+                      "--s3-attempts", "1", "--cache-dir", dir_.Path("cache")});
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("127.0.0.1"));
+}
+
+TEST_F(FirstRunTest, TokenizeBothWays) {
+  test::CommandOptions text;
+  text.input = "one tale\n\n";
+  const test::CommandResult ids =
+      test::Espalier({"tokenize", "--tokenizer", Model()}, text);
+  EXPECT_EQ(ids.exit_code, 0) << ids.err;
+  test::CommandOptions back;
+  back.input = ids.out;
+  EXPECT_EQ(
+      test::Espalier({"tokenize", "--tokenizer", Model(), "--decode"}, back)
+          .out,
+      text.input);
+  test::CommandOptions json;
+  json.input = "{\"text\": \"one tale\"}\nnonsense\n";
+  const test::CommandResult lines =
+      test::Espalier({"tokenize", "--tokenizer", Model(), "--json"}, json);
+  EXPECT_EQ(lines.exit_code, 3);
+  const size_t end = lines.out.find('\n');
+  const auto first = ParseJsonText(lines.out.substr(0, end));
+  const auto second = ParseJsonText(lines.out.substr(end + 1));
+  ASSERT_TRUE(first.ok() && second.ok()) << lines.out;
+  EXPECT_NE(first->Find("ids"), nullptr);
+  EXPECT_NE(second->Find("error"), nullptr);
+}
+
+TEST_F(FirstRunTest, Render) {
+  const Arguments words = {"render", "--tokenizer", Model(), "--data",
+                           Chats(),  "--count",     "2"};
+  const test::CommandResult text = test::Espalier(words);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("chats.jsonl:2: "));
+  Arguments json = words;
+  json.emplace_back("--json");
+  const test::CommandResult lines = test::Espalier(json);
+  EXPECT_EQ(lines.exit_code, 0) << lines.err;
+  EXPECT_TRUE(ParseJsonText(lines.out.substr(0, lines.out.find('\n'))).ok());
+}
+
+TEST_F(FirstRunTest, DataInspectAndPack) {
+  const JsonValue seen = test::EspalierJson(
+      {"data", "inspect", "--tokenizer", Model(), "--data", Chats()});
+  EXPECT_NE(seen.AsObject(), nullptr);
+  const JsonValue packed =
+      test::EspalierJson({"data", "pack", "--tokenizer", Model(), "--data",
+                          Chats(), "--output", dir_.Path("tokens")});
+  ASSERT_NE(packed.Find("num_samples"), nullptr);
+  EXPECT_EQ(*packed.Find("num_samples")->AsInt(), 2);
+  const test::CommandResult again =
+      test::Espalier({"data", "inspect", "--tokenizer", Model(), "--data",
+                      dir_.Path("tokens")});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  dir_.Write("bad.jsonl", "{\"text\":\"a\"}\n{\"text\":\n");
+  const test::CommandResult bad =
+      test::Espalier({"data", "pack", "--tokenizer", Model(), "--data",
+                      dir_.Path("bad.jsonl"), "--output", dir_.Path("bad")});
+  EXPECT_EQ(bad.exit_code, 3);
+  EXPECT_THAT(bad.err, HasSubstr("bad.jsonl:2"));
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("bad")));
+}
+
+TEST_F(FirstRunTest, NothingToPackIsThree) {
+  const std::string empty = dir_.Write("empty.txt", "");
+  const std::string broken = dir_.Write("broken.jsonl", "{\n");
+  for (const std::string& path : {empty, broken}) {
+    const test::CommandResult result = test::Espalier(
+        {"data", "pack", "--tokenizer", Model(), "--data", Chats(), "--data",
+         path, "--skip-bad-records", "--output", dir_.Path("tokens")});
+    EXPECT_EQ(result.exit_code, path == empty ? 3 : 0) << result.err;
+    const test::CommandResult alone =
+        test::Espalier({"data", "pack", "--tokenizer", Model(), "--data", path,
+                        "--skip-bad-records", "--output", dir_.Path("alone")});
+    EXPECT_EQ(alone.exit_code, 3) << path;
+    EXPECT_THAT(alone.err, HasSubstr(path));
+    EXPECT_FALSE(std::filesystem::exists(dir_.Path("alone")));
+    std::filesystem::remove_all(dir_.Path("tokens"));
+  }
+}
+
+TEST_F(FirstRunTest, ConvertLlama2c) {
+  // dim 8, hidden 6, 1 layer, 2 heads, 1 of keys, 259 tokens, 3 positions.
+  std::string model = test::BytesOf<int32_t>({8, 6, 1, 2, 1, 259, 3});
+  model.resize(
+      model.size() +
+      4 * (259 * 8 + (8 + 64 + 32 + 32 + 64 + 8 + 3 * 48) + 8 + 3 * 4));
+  std::string tokenizer = test::BytesOf<int32_t>({9});
+  for (int i = 0; i < 259; ++i) {
+    const std::string piece = i == 0   ? "<unk>"
+                              : i == 1 ? "\n<s>\n"
+                              : i == 2 ? "\n</s>\n"
+                                       : absl::StrFormat("<0x%02X>", i - 3);
+    tokenizer += test::BytesOf<float>({0});
+    tokenizer += test::BytesOf<int32_t>({static_cast<int32_t>(piece.size())});
+    tokenizer += piece;
+  }
+  const Arguments words = {"convert-llama2c",
+                           "--model",
+                           dir_.Write("model.bin", model),
+                           "--tokenizer",
+                           dir_.Write("tokenizer.bin", tokenizer),
+                           "--output",
+                           dir_.Path("folder")};
+  const test::CommandResult run = test::Espalier(words);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(test::Espalier({"verify", dir_.Path("folder")}).exit_code, 0);
+  EXPECT_EQ(test::Espalier(words).exit_code, 3);
+  dir_.Write("model.bin", model.substr(0, model.size() - 1));
+  std::filesystem::remove_all(dir_.Path("folder"));
+  const test::CommandResult cut = test::Espalier(words);
+  EXPECT_EQ(cut.exit_code, 3);
+  EXPECT_THAT(cut.err, HasSubstr("model.bin"));
+  EXPECT_THAT(cut.out, IsEmpty());
+}
+
+}  // namespace
+}  // namespace espalier
