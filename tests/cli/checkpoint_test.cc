@@ -155,6 +155,13 @@ TEST_F(CheckpointCommandTest, Convert) {
       {"convert", "--model", model_, "--output", dir_.Path("copy")});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr(absl::StrCat(num_tensors_, " copied")));
+  // Several files: verify holds the index's total_size against them.
+  const std::string cut = dir_.Path("cut");
+  const JsonValue files = test::EspalierJson(
+      {"convert", "--model", model_, "--output", cut, "--max-shard", "5KB"});
+  EXPECT_GT(IntOf(files, "num_shards"), 2);
+  EXPECT_TRUE(std::filesystem::exists(cut + "/" + kIndex));
+  EXPECT_EQ(test::Espalier({"verify", cut, "--full"}).exit_code, 0);
   // A tensor that the config does not have, and one that it misses.
   for (const std::string& file :
        {std::string(kIndex),
