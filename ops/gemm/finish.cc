@@ -1,4 +1,4 @@
-#include "espalier/ops/gemm/internal/finish.h"
+#include "espalier/ops/gemm/finish.h"
 
 #include <cstdint>
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "espalier/ops/gemm/internal/finish.h"
+#include "espalier/ops/gemm/finish.h"
 #include "espalier/ops/gemm/internal/tiles.h"
 
 namespace espalier::gemm {

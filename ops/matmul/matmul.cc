@@ -7,8 +7,8 @@
 #include "absl/strings/string_view.h"
 
 #include "espalier/autograd/node.h"
-#include "espalier/ops/elementwise/elementwise.h"
 #include "espalier/ops/matmul/internal/kernels.h"
+#include "espalier/ops/matmul/linear_terms.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
 
@@ -20,11 +20,6 @@ constexpr Kernel<matmul::ProductArgs> kProduct[] = {
     {kCpu, kF64, matmul::ProductRef},
     {kCpu, kF32, matmul::ProductCpu},
     {kCpu, kBF16, matmul::ProductCpu},
-};
-constexpr Kernel<matmul::ColumnSumArgs> kColumnSum[] = {
-    {kCpu, kF64, matmul::ColumnSumRef},
-    {kCpu, kF32, matmul::ColumnSumCpu},
-    {kCpu, kBF16, matmul::ColumnSumCpu},
 };
 
 Tensor Transposed(const Tensor& x) { return x.Transpose(-2, -1); }
@@ -89,7 +84,7 @@ struct MatMulNode final : autograd::Node {
   }
   std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
     const Tensor& dy = dys[0];
-    Tensor da, db, dbias;
+    Tensor da, db, dbias, daddend;
     if (needs_grad(0)) {
       da = Tensor::Empty(dy.device(), a_shape, a_dtype);
       BackwardA(Flat(dy), Flat(da));
@@ -98,13 +93,8 @@ struct MatMulNode final : autograd::Node {
       db = Tensor::Empty(dy.device(), b_shape, b_dtype);
       BackwardB(Flat(dy), db);
     }
-    if (needs_grad(2)) {
-      dbias = Tensor::Empty(dy.device(), {dy.dim(-1)}, bias_dtype);
-      Launch("matmul.dbias", kColumnSum, dy,
-             matmul::ColumnSumArgs{dy.view(), dbias.view()}, {&dy}, {&dbias});
-    }
-    Tensor daddend;
-    if (needs_grad(3)) daddend = form.beta == 1 ? dy : BackwardAddend(dy);
+    if (needs_grad(2)) dbias = matmul::BiasGradient(dy, bias_dtype);
+    if (needs_grad(3)) daddend = matmul::AddendGradient(dy, form.beta);
     return {std::move(da), std::move(db), std::move(dbias), std::move(daddend)};
   }
 
@@ -126,11 +116,6 @@ struct MatMulNode final : autograd::Node {
     }
   }
 
-  Tensor BackwardAddend(const Tensor& dc) const {
-    if (form.beta != 0) return Scale(Variable(dc), form.beta).value();
-    return Tensor::Zeros(dc.device(), dc.shape(), dc.dtype());
-  }
-
   Form form;
   Shape a_shape, b_shape;
   DType a_dtype = kF32, b_dtype = kF32, bias_dtype = kF32;
@@ -146,24 +131,12 @@ bool SameLeadingDims(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-bool Narrow(DType dtype) { return dtype == kF32 || dtype == kBF16; }
-
 void CheckDTypes(const Tensor& a, const Tensor& b, DType out) {
   const bool all_f64 = a.dtype() == kF64 && b.dtype() == kF64 && out == kF64;
-  ESPALIER_CHECK(
-      all_f64 || (Narrow(a.dtype()) && Narrow(b.dtype()) && Narrow(out)),
-      "a is ", ToString(a), ", b is ", ToString(b), ", out ", ToString(out));
-}
-
-void CheckAddend(const Variable& addend, double beta, const Tensor& c) {
-  if (!addend) {
-    ESPALIER_CHECK(beta == 1, "beta is ", beta, " without an addend");
-    return;
-  }
-  const Tensor& value = addend.value();
-  ESPALIER_CHECK(value.shape() == c.shape() && value.dtype() == c.dtype() &&
-                     value.is_contiguous(),
-                 "addend is ", ToString(value), " for a result ", ToString(c));
+  ESPALIER_CHECK(all_f64 || (matmul::Narrow(a.dtype()) &&
+                             matmul::Narrow(b.dtype()) && matmul::Narrow(out)),
+                 "a is ", ToString(a), ", b is ", ToString(b), ", out ",
+                 ToString(out));
 }
 
 Variable Multiply(const Variable& a, const Variable& b, const Variable& bias,
@@ -179,7 +152,7 @@ Variable Multiply(const Variable& a, const Variable& b, const Variable& bias,
   dims.push_back(form.transpose_a ? av.dim(-1) : av.dim(-2));
   dims.push_back(op_b.dim(-1));
   const Tensor c = Tensor::Empty(av.device(), Shape(dims), out_dtype);
-  CheckAddend(addend, form.beta, c);
+  matmul::CheckAddend(addend, form.beta, c.shape(), out_dtype);
   Terms terms;
   terms.beta = form.beta;
   if (bias) terms.bias = bias.value();
@@ -238,12 +211,7 @@ Variable Linear(const Variable& x, const Variable& weight, const Variable& bias,
                      wv.dim(1) == xv.dim(-1),
                  "weight is ", ToString(wv.shape()), " for x ",
                  ToString(xv.shape()));
-  if (bias) {
-    ESPALIER_CHECK(
-        bias.shape() == Shape{wv.dim(0)} && bias.value().is_contiguous() &&
-            (xv.dtype() == kF64 ? bias.dtype() == kF64 : Narrow(bias.dtype())),
-        "bias is ", ToString(bias.value()), " for weight ", ToString(wv));
-  }
+  matmul::CheckBias(bias, wv.dim(0), xv);
   CheckDTypes(xv, wv, out);
   return Multiply(
       x, weight, bias, addend,

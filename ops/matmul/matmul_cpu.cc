@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "espalier/ops/gemm/gemm.h"
 #include "espalier/ops/matmul/internal/kernels.h"
 #include "espalier/ops/matmul/internal/leading.h"
+#include "espalier/ops/matmul/linear_terms.h"
 #include "espalier/runtime/float16.h"
 #include "espalier/runtime/thread_pool.h"
 
@@ -47,16 +47,6 @@ char* At(const View& view, int64_t offset) {
   return static_cast<char*>(view.pointer) + offset * SizeOf(view.dtype);
 }
 
-// c = addend, for Gemm to scale and add to.
-void CopyAddend(const ProductArgs& args, const Exec& exec) {
-  constexpr int64_t kGrain = int64_t{1} << 18;
-  const int64_t bytes = args.c.num_elements() * SizeOf(args.c.dtype);
-  exec.pool.ParallelFor(bytes, kGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(args.c.data<char>() + begin, args.addend.data<char>() + begin,
-                static_cast<size_t>(end - begin));
-  });
-}
-
 template <typename In, typename Out>
 void SumColumns(const ColumnSumArgs& args, const Exec& exec) {
   const int64_t width = args.out.dim(0);
@@ -91,7 +81,7 @@ void ProductCpu(const ProductArgs& args, const Exec& exec) {
   gemm::GemmArgs gemm = ToGemm(args);
   const int64_t matrices = NumMatrices(args.c);
   if (matrices == 0) return;
-  if (args.beta != 0) CopyAddend(args, exec);
+  if (args.beta != 0) CopyAddend(args.addend, args.c, exec);
   const int64_t step = gemm.num_batches;
   for (int64_t matrix = 0; matrix < matrices; matrix += step) {
     gemm.a.data = At(args.a, MatrixOffset(args.a, matrix));

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "espalier/ops/matmul/linear_terms.h"
 #include "espalier/ops/packed_matmul/internal/kernels.h"
 #include "espalier/ops/packed_matmul/panel_products.h"
 #include "espalier/runtime/thread_pool.h"
@@ -7,28 +8,38 @@
 namespace espalier::packed {
 namespace {
 
+// Both directions compute in the dtype of the forward x.
+gemm::Compute ComputeOf(const LinearArgs& args) {
+  const DType dtype =
+      args.direction == Direction::kForward ? args.x.dtype : args.y.dtype;
+  return gemm::ComputeFor(dtype, dtype);
+}
+
 Product MakeProduct(const LinearArgs& args, Isa isa) {
-  const gemm::Compute compute = gemm::ComputeFor(args.x.dtype, args.x.dtype);
   Product product;
   product.m = args.x.dim(0);
   product.k = args.x.dim(1);
   product.n = args.y.dim(1);
   product.a = {args.x.pointer, args.x.dtype, args.x.stride(0), 1};
-  product.pack_b =
-      FindPack(args.weight, args.direction, gemm::FindTile(isa, compute));
+  product.pack_b = FindPack(args.weight, args.direction,
+                            gemm::FindTile(isa, ComputeOf(args)));
   if (args.direction == Direction::kForward && args.x.dtype == kBF16) {
     product.fused = FindFused(args.weight, isa);
   }
   product.source = &args.weight;
   product.c = args.y.pointer;
   product.c_stride = args.y.stride(0);
+  product.alpha = static_cast<float>(args.alpha);
+  product.beta = static_cast<float>(args.beta);
+  product.bias = args.bias.pointer;
+  product.bias_dtype = args.bias.dtype;
   return product;
 }
 
-Products MakeProducts(const Product& product, DType dtype) {
+Products MakeProducts(const LinearArgs& args, const Product& product) {
   return {.list = absl::MakeConstSpan(&product, 1),
-          .compute = gemm::ComputeFor(dtype, dtype),
-          .c_dtype = dtype};
+          .compute = ComputeOf(args),
+          .c_dtype = args.y.dtype};
 }
 
 // Even columns of a word of 8 to its low half, odd ones to its high half.
@@ -115,13 +126,13 @@ void PreparePanel(const PrepareArgs& args, int64_t panel) {
 
 int64_t LinearWorkspaceBytes(const LinearArgs& args, Isa isa, int num_threads) {
   const Product product = MakeProduct(args, isa);
-  return ProductsWorkspaceBytes(MakeProducts(product, args.x.dtype), isa,
-                                num_threads);
+  return ProductsWorkspaceBytes(MakeProducts(args, product), isa, num_threads);
 }
 
 void LinearCpu(const LinearArgs& args, const Exec& exec) {
+  if (args.beta != 0) matmul::CopyAddend(args.addend, args.y, exec);
   const Product product = MakeProduct(args, exec.isa);
-  RunProducts(MakeProducts(product, args.x.dtype), exec,
+  RunProducts(MakeProducts(args, product), exec,
               {args.workspace.pointer, args.workspace.dim(0)});
 }
 

@@ -177,6 +177,77 @@ TEST_P(PackedLinearTest, SameBitsAsTheDecodedTwin) {
   }
 }
 
+// Results and gradients with every term, packed and dense, for one out_dtype.
+// The cotangent is exact in bf16.
+std::vector<std::vector<uint8_t>> WithTerms(const test::Target& target,
+                                            const PackedWeight& weight,
+                                            int64_t rows, DType out,
+                                            bool packed) {
+  Device& device = weight.device();
+  const auto make = [&](const Shape& shape, DType dtype, uint64_t seed) {
+    const Tensor rounded = test::FromDoubles(
+        device, shape, kBF16, ToDoubles(test::Normal(shape, seed).value()));
+    return test::FromDoubles(device, shape, dtype, ToDoubles(rounded));
+  };
+  const Shape y_shape = {rows, weight.out_features()};
+  const Variable x(make({rows, weight.in_features()}, target.dtype, 1), true);
+  const Variable bias(make({weight.out_features()}, kBF16, 3), true);
+  const Variable dense(DecodeReference(weight, target.dtype));
+  LinearOptions options = {.alpha = 0.3, .beta = -0.7, .out_dtype = out};
+  const auto apply = [&](const Variable& addend) {
+    return packed ? PackedLinear(x, weight, bias, options, addend)
+                  : Linear(x, dense, bias, options, addend);
+  };
+  const Variable addend(make(y_shape, out, 4), true);
+  const Variable y = apply(addend);
+  // The gradient is that of the dense layer in x's own dtype.
+  if (!packed) options.out_dtype = target.dtype;
+  const Variable same(make(y_shape, *options.out_dtype, 4), true);
+  autograd::Backward(apply(same), make(y_shape, *options.out_dtype, 5));
+  return {Bytes(y.value()), Bytes(x.grad()), Bytes(bias.grad())};
+}
+
+TEST_P(PackedLinearTest, TermsHaveTheBitsOfTheDecodedTwin) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  for (const Packing& packing : kPackings) {
+    for (bool lanes : {false, true}) {
+      // Columns of two tasks and a ragged end; one block of K, and two.
+      const PackedWeight weight = Weight(device, packing, 405, 1216, lanes);
+      for (int64_t rows : {1, 3, 9, 64}) {
+        for (DType out : {kF32, kBF16}) {
+          EXPECT_EQ(WithTerms(GetParam(), weight, rows, out, true),
+                    WithTerms(GetParam(), weight, rows, out, false))
+              << ToString(weight) << " rows " << rows << " out "
+              << ToString(out);
+        }
+      }
+    }
+  }
+}
+
+// x, bias and addend.
+test::Fn ApplyTerms(const Packing& packing, int64_t out) {
+  return [=](const std::vector<Variable>& in) {
+    return PackedLinear(in[0],
+                        Weight(in[0].value().device(), packing, out,
+                               in[0].shape().dim(-1), /*lanes=*/true),
+                        in[1], {.alpha = 0.3, .beta = -0.7}, in[2]);
+  };
+}
+
+TEST_P(PackedLinearTest, TermsMatchF64Reference) {
+  for (const Packing& packing : kPackings) {
+    for (const Shape& x : {Shape{0, 32}, Shape{2, 3, 160}, Shape{9, 96}}) {
+      EXPECT_TRUE(test::MatchesReference(ApplyTerms(packing, 53), GetParam(),
+                                         {x, {53}, x.WithDim(-1, 53)}))
+          << ToString(packing.format) << ToString(x);
+    }
+  }
+  EXPECT_TRUE(test::SameBitsForAllThreads(ApplyTerms(kPackings[0], 410),
+                                          GetParam(),
+                                          {{61, 544}, {410}, {61, 410}}));
+}
+
 TEST_P(PackedLinearTest, LongReductionsInBothDirections) {
   for (const Packing& packing : kPackings) {
     const Twin twin = RunTwin(GetParam(), packing, 19, 1100, 2080, true);
@@ -281,6 +352,15 @@ TEST(PackedLinearGradTest, MatchesCentralDifferenceInF64) {
   for (const Packing& packing : kPackings) {
     EXPECT_TRUE(test::GradCheck(Apply(packing, 5, /*lanes=*/false),
                                 {test::Normal({3, 64}, 1)}));
+    const std::vector<Variable> all = {test::Normal({3, 64}, 1),
+                                       test::Normal({5}, 2),
+                                       test::Normal({3, 5}, 3)};
+    EXPECT_TRUE(test::GradCheck(ApplyTerms(packing, 5), all));
+    for (size_t frozen = 0; frozen < all.size(); ++frozen) {
+      std::vector<Variable> in = all;
+      in[frozen] = test::Frozen(in[frozen]);
+      EXPECT_TRUE(test::GradCheck(ApplyTerms(packing, 5), in)) << frozen;
+    }
   }
 }
 
@@ -308,6 +388,23 @@ TEST(PackedLinearCheckTest, RefusesWhatItCannotMultiply) {
               ::testing::HasSubstr("for x []"));
   EXPECT_THAT(message(Tensor::Zeros(test::Cpu(), {3, 64}, kF16), weight),
               ::testing::HasSubstr("packed_linear"));
+  const auto with = [&](const Variable& bias, const LinearOptions& options,
+                        const Variable& addend) {
+    return std::string(
+        internal::Guard([&] {
+          PackedLinear(test::Normal({3, 64}, 1), weight, bias, options, addend);
+        }).message());
+  };
+  EXPECT_EQ(with(test::Normal({48}, 2), {}, test::Normal({3, 48}, 3)), "");
+  EXPECT_THAT(with(test::Normal({47}, 2), {}, {}),
+              ::testing::HasSubstr("bias is f64 [47] on cpu for 48 output"));
+  EXPECT_THAT(with({}, {}, test::Normal({3, 64}, 3)),
+              ::testing::HasSubstr("addend is f64 [3, 64] on cpu for a result "
+                                   "f64 [3, 48]"));
+  EXPECT_THAT(with({}, {.beta = 2}, {}),
+              ::testing::HasSubstr("beta is 2 without an addend"));
+  EXPECT_THAT(with({}, {.out_dtype = kF32}, {}),
+              ::testing::HasSubstr("x is f64 [3, 64] on cpu, out f32"));
   Device& sim = test::Cpu().context().sim();
   const PackedWeight away = *PackedWeight::Create(
       PackedFormat::kInt4, 32, 48, 64, weight.codes().CopyTo(sim),

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "espalier/ops/gemm/ahead.h"
+#include "espalier/ops/gemm/finish.h"
 #include "espalier/ops/packed_matmul/internal/product_plan.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/thread_pool.h"
@@ -54,7 +55,10 @@ class Task {
  private:
   bool RunFused() {
     if (!plan_.fused) return false;
-    return product_.fused.run(
+    const bool plain = product_.plain();
+    void* c = sums();
+    if (plain) c = ElementAt(product_.c, m0_ * product_.c_stride, c_dtype_);
+    const bool done = product_.fused.run(
         {.source = product_.source,
          .m = rows_,
          .k = product_.k,
@@ -64,10 +68,49 @@ class Task {
          .a_stride = product_.a.lane_stride,
          .lane_begin = n0_,
          .num_lanes = n1_ - n0_,
-         .c = ElementAt(product_.c, m0_ * product_.c_stride, c_dtype_),
-         .c_stride = product_.c_stride,
-         .c_dtype = c_dtype_,
+         .c = c,
+         .c_lane = plain ? 0 : n0_,
+         .c_stride = plain ? product_.c_stride : kProductChunk,
+         .c_dtype = plain ? c_dtype_ : kF32,
          .scratch = packed_a_});
+    if (done && !plain) FinishSums();
+    return done;
+  }
+
+  // Of a fused product that is not plain, in the place of C.
+  float* sums() const {
+    return reinterpret_cast<float*>(packed_a_) + plan_.fused_bytes / 4;
+  }
+
+  void FinishSums() const {
+    constexpr int64_t kColumns = int64_t{4} * kLanes;
+    for (int64_t n = n0_; n < n1_; n += kColumns) {
+      gemm::Finish finish = FinishAt(m0_, n, true, true);
+      gemm::TileArgs args;
+      args.rows = static_cast<int>(rows_);
+      args.cols = static_cast<int>(std::min(kColumns, n1_ - n));
+      args.store = TileStore::kFinish;
+      args.finish = &finish;
+      gemm::FinishTile(sums() + n - n0_, kProductChunk, args);
+    }
+  }
+
+  // At element (row, column) of C; f32 carries the sums of blocks of K.
+  gemm::Finish FinishAt(int64_t row, int64_t column, bool first,
+                        bool last) const {
+    gemm::Finish finish;
+    finish.alpha = product_.alpha;
+    finish.beta = first || c_dtype_ != kF32 ? product_.beta : 1;
+    if (last && product_.bias != nullptr) {
+      finish.bias = static_cast<const char*>(product_.bias) +
+                    column * SizeOf(product_.bias_dtype);
+      finish.bias_dtype = product_.bias_dtype;
+    }
+    finish.out =
+        ElementAt(product_.c, row * product_.c_stride + column, c_dtype_);
+    finish.out_stride = product_.c_stride;
+    finish.out_dtype = c_dtype_;
+    return finish;
   }
 
   int64_t k0(int64_t block) const { return block * plan_.k_block; }
@@ -144,8 +187,7 @@ class Task {
     const int64_t row = tile_index * plan_.tile_rows;
     const bool first = block == 0;
     const bool last = block + 1 == plan_.num_k_blocks;
-    void* out = ElementAt(product_.c, (m0_ + row) * product_.c_stride + n + j,
-                          c_dtype_);
+    gemm::Finish finish = FinishAt(m0_ + row, n + j, first, last);
     gemm::TileArgs run;
     run.num_words = tile_.words(num_k(block));
     run.a = TileA(block, tile_index);
@@ -155,20 +197,18 @@ class Task {
         static_cast<int>(std::min<int64_t>(plan_.tile_rows, rows_ - row));
     run.cols = static_cast<int>(columns);
     run.store = first ? TileStore::kStore : TileStore::kAdd;
-    run.c = static_cast<float*>(out);
+    run.c = static_cast<float*>(finish.out);
     run.c_stride = product_.c_stride;
-    gemm::Finish finish;
-    if (c_dtype_ != kF32) {  // the scratch carries the sums of the K blocks
+    run.finish = &finish;
+    if (c_dtype_ == kF32) {
+      if (!product_.plain()) run.store = TileStore::kFinish;
+    } else {  // the scratch carries the sums of the K blocks
       run.c = partial_ + row * plan_.unit + j;
       run.c_stride = plan_.unit;
       if (last) {
         run.store = TileStore::kFinish;
-        run.finish = &finish;
         finish.partial = first ? nullptr : run.c;
         finish.partial_stride = plan_.unit;
-        finish.out = out;
-        finish.out_stride = product_.c_stride;
-        finish.out_dtype = c_dtype_;
       }
     }
     ahead_.AddTo(run);

@@ -23,7 +23,8 @@ struct FusedArgs {
   int64_t a_stride = 0;
   int64_t lane_begin = 0;  // columns of C, a multiple of kProductChunk
   int64_t num_lanes = 0;
-  void* c = nullptr;  // element (0, 0) of C
+  void* c = nullptr;  // element (0, c_lane) of C
+  int64_t c_lane = 0;
   int64_t c_stride = 0;
   DType c_dtype = kBF16;
   void* scratch = nullptr;  // Fused::scratch_bytes
@@ -36,7 +37,8 @@ struct Fused {
   int64_t a_bytes = 0;    // of packed rows that a task should hold at most
 };
 
-// C [m, n] = A [m, k] B [k, n], C row-major. m, n, k >= 0; k == 0 gives zeros.
+// C [m, n] = alpha A [m, k] B [k, n] + beta C + bias[n], C row-major. m, n, k
+// >= 0; k == 0 leaves the other terms. With beta 0 C is not read.
 struct Product {
   int64_t m = 0;
   int64_t n = 0;
@@ -48,6 +50,12 @@ struct Product {
   const void* source = nullptr;     // of pack_b and fused
   void* c = nullptr;
   int64_t c_stride = 0;
+  float alpha = 1;
+  float beta = 0;
+  const void* bias = nullptr;  // may be absent
+  DType bias_dtype = kF32;
+
+  bool plain() const { return alpha == 1 && beta == 0 && bias == nullptr; }
 };
 
 // Numerics are those of gemm.h: K is cut by gemm::SplitK, an element's bits

@@ -48,7 +48,7 @@ inline __m512 DotBroadcast(__m512 acc, const uint32_t* a, __m512i b) {
 
 inline void StoreRow(const FusedArgs& args, int64_t row, int64_t lane,
                      __mmask16 mask, __m512 value) {
-  const int64_t at = row * args.c_stride + lane;
+  const int64_t at = row * args.c_stride + lane - args.c_lane;
   if (args.c_dtype == kF32) {
     _mm512_mask_storeu_ps(static_cast<float*>(args.c) + at, mask, value);
     return;

@@ -10,14 +10,18 @@
 
 namespace espalier::packed {
 
-// y [T, N] = x [T, K] B, where B is W^T (forward: N out, K in) or W (input
-// gradient: x is dy, y is dx, N in, K out).
+// y [T, N] = alpha x [T, K] B + beta addend + bias, where B is W^T (forward: N
+// out, K in) or W (input gradient: x is dy, y is dx, N in, K out).
 struct LinearArgs {
   View x;
   PackedView weight;
   Direction direction = Direction::kForward;
-  View y;          // dtype of x
-  View workspace;  // u8 [LinearWorkspaceBytes]; unused for f64
+  View y;
+  View workspace;    // u8 [LinearWorkspaceBytes]; unused for f64
+  View bias = {};    // [N], may be absent
+  View addend = {};  // as y, may be absent
+  double alpha = 1;
+  double beta = 0;  // 0 without an addend
 };
 
 int64_t LinearWorkspaceBytes(const LinearArgs& args, Isa isa, int num_threads);

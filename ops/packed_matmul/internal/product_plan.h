@@ -27,10 +27,11 @@ struct ProductPlan {
   int64_t b_bytes = 0;
   int64_t partial_bytes = 0;
   int64_t fused_bytes = 0;  // in their place
+  int64_t sum_bytes = 0;    // behind these: f32 [m_block, kProductChunk]
 
   int64_t num_tasks() const { return m_tasks * n_tasks; }
   int64_t scratch_bytes() const {
-    return std::max(a_bytes + b_bytes + partial_bytes, fused_bytes);
+    return std::max(a_bytes + b_bytes + partial_bytes, fused_bytes + sum_bytes);
   }
 };
 
@@ -57,8 +58,11 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   plan.along_rows =
       product.pack_b == nullptr && tile.words(product.k) <= kFewWords;
   if (plan.along_rows) plan.unit = kProductChunk;
-  plan.fused =
-      product.fused.run != nullptr && product.m <= product.fused.most_rows;
+  // Terms join an f32 C block by block of K (gemm.h), which these do not.
+  const bool can_finish =
+      product.plain() || plan.num_k_blocks == 1 || c_dtype != kF32;
+  plan.fused = product.fused.run != nullptr && can_finish &&
+               product.m <= product.fused.most_rows;
   const int64_t most_rows = tile.rows[plan.tile_vectors];
   const int64_t row_bytes =
       tile.words(product.k) * tile.a_pitch * 4 / most_rows + 1;
@@ -83,6 +87,7 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   if (plan.fused) {
     plan.fused_bytes =
         round_up(product.fused.scratch_bytes(product.source, plan.m_block), 64);
+    if (!product.plain()) plan.sum_bytes = plan.m_block * kProductChunk * 4;
   }
   if (plan.num_k_blocks > 1 && c_dtype != kF32) {
     plan.partial_bytes = plan.m_block * plan.unit * 4;
