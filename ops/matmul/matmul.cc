@@ -7,65 +7,21 @@
 #include "absl/strings/string_view.h"
 
 #include "espalier/autograd/node.h"
-#include "espalier/ops/matmul/internal/kernels.h"
+#include "espalier/ops/matmul/internal/product.h"
 #include "espalier/ops/matmul/linear_terms.h"
-#include "espalier/runtime/context.h"
-#include "espalier/runtime/kernel.h"
+#include "espalier/runtime/check.h"
 
 namespace espalier {
 
 namespace {
 
-constexpr Kernel<matmul::ProductArgs> kProduct[] = {
-    {kCpu, kF64, matmul::ProductRef},
-    {kCpu, kF32, matmul::ProductCpu},
-    {kCpu, kBF16, matmul::ProductCpu},
-};
+using matmul::AsMatrix;
+using matmul::Product;
+using matmul::Terms;
 
 Tensor Transposed(const Tensor& x) { return x.Transpose(-2, -1); }
 Tensor TransposedIf(bool transpose, const Tensor& x) {
   return transpose ? Transposed(x) : x;
-}
-
-// [rows, cols] of a contiguous tensor [.., cols].
-Tensor AsMatrix(const Tensor& x) {
-  if (x.ndim() == 2) return x;
-  int64_t rows = 1;
-  for (int d = 0; d + 1 < x.ndim(); ++d) rows *= x.dim(d);
-  return x.Reshape({rows, x.dim(-1)});
-}
-
-// What is added to a product; both may be absent.
-struct Terms {
-  Tensor bias;    // [N]
-  Tensor addend;  // as c
-  double beta = 0;
-};
-
-// c = alpha * a b + beta * addend + bias
-//   a [.., M, K]   b [.., K, N]   c [.., M, N]
-void Product(absl::string_view op, const Tensor& a, const Tensor& b,
-             const Terms& terms, double alpha, const Tensor& c) {
-  matmul::ProductArgs args{
-      .a = a.view(),
-      .b = b.view(),
-      .bias = terms.bias.view(),
-      .alpha = alpha,
-      .c = c.view(),
-      .workspace = {},
-      .addend = terms.addend.view(),
-      .beta = terms.addend ? terms.beta : 0,
-  };
-  Device& device = c.device();
-  Tensor workspace;
-  if (c.dtype() != kF64) {
-    const MemoryScope scope(device, MemoryTag::kWorkspace);
-    workspace = Tensor::Empty(
-        device, {matmul::WorkspaceBytes(args, device.context().isa())}, kU8);
-    args.workspace = workspace.view();
-  }
-  Launch(op, kProduct, a, args, {&a, &b, &terms.bias, &terms.addend},
-         {&c, &workspace});
 }
 
 struct Form {

@@ -36,11 +36,33 @@ gemm::GemmArgs ToGemm(const ProductArgs& args) {
   gemm.beta = static_cast<float>(args.beta);
   gemm.bias = args.bias.pointer;
   gemm.bias_dtype = args.bias.dtype;
+  // Only whether there are panels decides on the workspace.
+  static constexpr uint32_t kSomewhere = 0;
+  if (args.prepared) {
+    gemm.packed_b =
+        args.panels ? args.panels.data<const uint32_t>() : &kSomewhere;
+  }
   gemm.num_batches = NumBatches(args.c);
   gemm.a_batch_stride = BatchStride(args.a);
   gemm.b_batch_stride = BatchStride(args.b);
   gemm.c_batch_stride = BatchStride(args.c);
   return gemm;
+}
+
+struct Panels {
+  gemm::Operand b;
+  int64_t n, k;
+  const gemm::Tile& tile;
+};
+
+Panels PanelsOf(const PanelsArgs& args, Isa isa) {
+  const View& w = args.weight;
+  const int lanes = args.input_gradient ? 1 : 0;
+  const int along = 1 - lanes;
+  return {{w.pointer, w.dtype, w.stride(lanes), w.stride(along)},
+          w.dim(lanes),
+          w.dim(along),
+          gemm::FindTile(isa, gemm::ComputeFor(args.activations, w.dtype))};
 }
 
 char* At(const View& view, int64_t offset) {
@@ -89,6 +111,17 @@ void ProductCpu(const ProductArgs& args, const Exec& exec) {
     gemm.c = At(args.c, MatrixOffset(args.c, matrix));
     gemm::Gemm(gemm, exec, {args.workspace.pointer, args.workspace.dim(0)});
   }
+}
+
+int64_t PanelsBytes(const PanelsArgs& args, Isa isa) {
+  const Panels panels = PanelsOf(args, isa);
+  return gemm::PackedBBytes(panels.n, panels.k, panels.tile);
+}
+
+void PanelsCpu(const PanelsArgs& args, const Exec& exec) {
+  const Panels panels = PanelsOf(args, exec.isa);
+  gemm::PackB(panels.b, panels.n, panels.k, panels.tile, exec.pool,
+              args.panels.data<uint32_t>());
 }
 
 void ColumnSumCpu(const ColumnSumArgs& args, const Exec& exec) {

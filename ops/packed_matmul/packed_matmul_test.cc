@@ -348,6 +348,31 @@ TEST_P(PackedLinearTest, EveryMxfp4Scale) {
   }
 }
 
+// The weight stays as it lies: a step takes less memory than a decoded copy, or
+// a packed one, would.
+TEST_P(PackedLinearTest, StepsInPlaceKeepNoCopy) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  const auto tag = static_cast<size_t>(MemoryTag::kWeights);
+  for (const Packing& packing : kPackings) {
+    const PackedWeight weight = Weight(device, packing, 2048, 3072, false);
+    const Variable x(
+        test::FromDoubles(device, {2, 3072}, GetParam().dtype,
+                          ToDoubles(test::Normal({2, 3072}, 1).value())),
+        /*needs_grad=*/true);
+    const Tensor dy =
+        test::FromDoubles(device, {2, 2048}, GetParam().dtype,
+                          ToDoubles(test::Normal({2, 2048}, 2).value()));
+    const MemoryStats before = device.allocator().stats();
+    device.allocator().ResetPeak();
+    const Variable y = PackedLinear(x, weight);
+    autograd::Backward(y, dy);
+    const MemoryStats after = device.allocator().stats();
+    EXPECT_EQ(after.peak_by_tag[tag], before.by_tag[tag]) << ToString(weight);
+    EXPECT_LT(after.peak_allocated - before.allocated, weight.bytes() / 2)
+        << ToString(weight);
+  }
+}
+
 TEST(PackedLinearGradTest, MatchesCentralDifferenceInF64) {
   for (const Packing& packing : kPackings) {
     EXPECT_TRUE(test::GradCheck(Apply(packing, 5, /*lanes=*/false),
