@@ -67,7 +67,7 @@ class CorpusTest : public ::testing::Test {
     options_.micro_batch_tokens = 32;
     options_.held_out_fraction = 0;
   }
-  ~CorpusTest() override { std::filesystem::remove_all(dir_); }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
 
   std::string Write(const std::string& name, const std::string& text) const {
     std::ofstream(dir_ + "/" + name, std::ios::binary) << text;

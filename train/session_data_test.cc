@@ -48,7 +48,7 @@ class SessionDataTest : public ::testing::Test {
     config_.micro_batch_tokens = 64;
     config_.grad_accum_steps = 3;
   }
-  ~SessionDataTest() override { std::filesystem::remove_all(dir_); }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
 
   std::string Write(const std::string& name, const std::string& text) const {
     std::ofstream(dir_ + "/" + name, std::ios::binary) << text;
@@ -87,8 +87,7 @@ TEST_F(SessionDataTest, LossIsTheWeightedMeanOverAllMicroBatches) {
   // The same by hand; adapters begin as nothing.
   const auto context = Context::Create(ContextOptions());
   const auto model = CreateModel(config_.model_dir);
-  auto checkpoint =
-      CheckpointReader::Open(config_.model_dir, ReadMode::kAuto);
+  auto checkpoint = CheckpointReader::Open(config_.model_dir, ReadMode::kAuto);
   ASSERT_TRUE(context.ok() && model.ok() && checkpoint.ok());
   Device& device = (*context)->cpu();
   ASSERT_TRUE(LoadWeights(**model, *checkpoint, device, kF32).ok());
@@ -154,7 +153,8 @@ TEST_F(SessionDataTest, BadRecordTakesNothingAway) {
   ASSERT_TRUE(step.ok()) << step.status();
   for (int i = 0; i < 200 && step.ok(); ++i) step = (*session)->Step();
   EXPECT_EQ(step.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(step.status().message(), HasSubstr("a.jsonl:601: text is an integer"));
+  EXPECT_THAT(step.status().message(),
+              HasSubstr("a.jsonl:601: text is an integer"));
   EXPECT_EQ((*session)->Step().status(), step.status());
   const auto held_out = (*session)->Evaluate();
   ASSERT_TRUE(held_out.ok()) << held_out.status();

@@ -203,6 +203,61 @@ TEST_F(FirstRunTest, DataInspectAndPack) {
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("bad")));
 }
 
+// With the same flags finetune has the totals of data inspect, here of the data
+// that it reads once.
+TEST_F(FirstRunTest, FinetuneReadsWhatDataInspectShows) {
+  std::string records = "{\"text\":1}\n{\"text\":\"\"}\n";
+  for (int i = 0; i < 40; ++i) {
+    absl::StrAppend(&records, R"({"question":"one )", i, R"(","answer":")",
+                    i % 2 == 0 ? "tale" : "tale of a very old fox, number ", i,
+                    "\"}\n");
+  }
+  const std::string data = dir_.Write("pairs.jsonl", records);
+  for (const char* policy : {"split", "truncate", "drop"}) {
+    const Arguments flags = {"--data",
+                             data,
+                             "--prompt-field",
+                             "question",
+                             "--completion-field",
+                             "answer",
+                             "--max-sample-tokens",
+                             "20",
+                             "--long-samples",
+                             policy,
+                             "--skip-bad-records"};
+    Arguments inspect = {"data", "inspect", "--tokenizer", Model()};
+    inspect.insert(inspect.end(), flags.begin(), flags.end());
+    const JsonValue seen = test::EspalierJson(inspect);
+    const auto total = [&seen](const char* name) {
+      const JsonValue* report = seen.Find("report");
+      const JsonValue* value = report ? report->Find(name) : nullptr;
+      EXPECT_NE(value, nullptr) << name;
+      return value ? *value->AsInt() : -1;
+    };
+    Arguments finetune = {"finetune", "--model",         Model(),
+                          "--output", dir_.Path(policy), "--held-out-data",
+                          data,       "--max-steps",     "1"};
+    finetune.insert(finetune.end(), flags.begin(), flags.end());
+    const test::CommandResult run = test::Espalier(finetune);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(
+        run.out,
+        HasSubstr(absl::StrCat(
+            total("num_kept_tokens"), " tokens, from ", total("num_samples"),
+            " samples (", total("num_long_samples"), " too long, ",
+            total("num_dropped_samples"), " dropped, ",
+            total("num_untrained_samples"), " untrained), ",
+            total("num_bad_records"), " bad records (first: ", data, ":1: ")));
+    EXPECT_THAT(run.out, HasSubstr(absl::StrCat(
+                             "; ", total("num_tokens"),
+                             " tokens = ", total("num_kept_tokens"), " kept (",
+                             total("num_trained_tokens"), " trained) + ",
+                             total("num_truncated_tokens"), " truncated + ",
+                             total("num_dropped_tokens"), " dropped + ",
+                             total("num_untrained_tokens"), " untrained")));
+  }
+}
+
 TEST_F(FirstRunTest, NothingToPackIsThree) {
   const std::string empty = dir_.Write("empty.txt", "");
   const std::string broken = dir_.Write("broken.jsonl", "{\n");
