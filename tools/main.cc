@@ -1,6 +1,3 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -11,17 +8,6 @@
 #include "espalier/tools/whole_number.h"
 
 namespace {
-
-// A closed standard stream leaves its number to the next file that is opened:
-// a checkpoint would take in what is printed. These refuse all reads and writes
-// as the closed ones do.
-void OccupyStandardStreams() {
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(stream, F_GETFD) >= 0) continue;
-    const int flags = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
-    if (open("/dev/null", flags) < 0) return;
-  }
-}
 
 int Run(int argc, char** argv) {
   CLI::App app{"Espalier: LoRA fine-tuning of sparse and dense models"};
@@ -56,7 +42,6 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  OccupyStandardStreams();
   try {
     return Run(argc, argv);
   } catch (const std::bad_alloc&) {

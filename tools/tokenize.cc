@@ -151,7 +151,9 @@ void AddTokenize(CLI::App& app, int& exit_code) {
       ->required();
   cmd->add_option("--family", flags->family,
                   "How a tiktoken file splits text: gpt2, cl100k, o200k, "
-                  "llama3, qwen, kimi");
+                  "llama3, qwen, kimi")
+      ->check(
+          CLI::IsMember({"gpt2", "cl100k", "o200k", "llama3", "qwen", "kimi"}));
   cmd->add_flag("--decode", flags->decode, "Lines are ids, print their text");
   cmd->add_flag("--json", flags->json,
                 "Lines are {\"text\": ...}, {\"hex\": ...} or {\"ids\": ...}");

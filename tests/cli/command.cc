@@ -52,6 +52,7 @@ CommandResult Espalier(const std::vector<std::string>& arguments,
   words.emplace_back(ESPALIER_BINARY);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   const std::string home = absl::StrCat("HOME=", dir.path());
@@ -63,6 +64,7 @@ CommandResult Espalier(const std::vector<std::string>& arguments,
     }
   }
   std::vector<char*> envp;
+  envp.reserve(environment.size() + 1);
   for (std::string& item : environment) envp.push_back(item.data());
   envp.push_back(nullptr);
 

@@ -168,6 +168,13 @@ TEST_F(FirstRunTest, TokenizeBothWays) {
   EXPECT_NE(second->Find("error"), nullptr);
 }
 
+TEST_F(FirstRunTest, AnUnknownFamilyIsTwo) {
+  const test::CommandResult result =
+      test::Espalier({"tokenize", "--tokenizer", Model(), "--family", "gpt9"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("--family"), HasSubstr("gpt9")));
+}
+
 TEST_F(FirstRunTest, Render) {
   const Arguments words = {"render", "--tokenizer", Model(), "--data",
                            Chats(),  "--count",     "2"};

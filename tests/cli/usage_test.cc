@@ -207,7 +207,8 @@ TEST_F(UsageTest, OutputThatDoesNotArriveIsThree) {
   }
 }
 
-// A file that is opened does not become standard output.
+// A file that is opened may get the number of a closed stream; nothing is
+// printed while one is written.
 TEST_F(UsageTest, ClosedStreamsSpoilNoFile) {
   Model();
   test::CommandOptions options;
