@@ -71,6 +71,9 @@ struct Finish {
   void* out = nullptr;
   int64_t out_stride = 0;
   DType out_dtype = kF32;
+  // `out` may be written past the caches: it begins at a cache line, rows are
+  // whole lines, and Tile::flush follows. For results that no cache holds.
+  bool stream = false;
 };
 
 enum class TileStore : uint8_t {
@@ -121,6 +124,8 @@ struct Tile {
   // args.prefetch on, args.prefetch_step apart. Null: this set has none.
   void (*run_unpacked)(const TileArgs& args, const Operand& b, int64_t lane,
                        int64_t k, int64_t num_k);
+  // Before other threads read what Finish::stream wrote. Null: never streams.
+  void (*flush)() = nullptr;
 
   int64_t words(int64_t num_k) const {
     return (num_k + k_step - 1) / k_step * words_per_step;

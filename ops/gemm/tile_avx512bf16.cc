@@ -16,9 +16,14 @@ struct Simd : Avx512 {
                             reinterpret_cast<__m512bh>(b));
   }
   // The instruction takes subnormals as zero; sums of vdpbf16ps are none.
+  static __m512i Bf16Pair(Vec low, Vec high) {
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+  }
   static void StoreBf16Pair(uint16_t* p, Vec low, Vec high) {
-    _mm512_storeu_si512(
-        p, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)));
+    _mm512_storeu_si512(p, Bf16Pair(low, high));
+  }
+  static void StreamBf16Pair(uint16_t* p, Vec low, Vec high) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(p), Bf16Pair(low, high));
   }
 };
 
@@ -142,10 +147,12 @@ void RunUnpacked(const TileArgs& args, const Operand& b, int64_t lane,
   RunUnpackedWith<F32PairSource>(args, b, lane, k, num_k);
 }
 
+void Flush() { _mm_sfence(); }
+
 }  // namespace
 
 const Tile kTileAvx512Bf16 = {
-    Isa::kAvx512Bf16,  Compute::kBF16, 2,    1,   kPitch,     4,
-    {0, 14, 14, 8, 6}, Pack,           Pack, Run, RunUnpacked};
+    Isa::kAvx512Bf16,  Compute::kBF16, 2,    1,   kPitch,      4,
+    {0, 14, 14, 8, 6}, Pack,           Pack, Run, RunUnpacked, Flush};
 
 }  // namespace espalier::gemm

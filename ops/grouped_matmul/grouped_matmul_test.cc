@@ -5,6 +5,7 @@
 #include "espalier/autograd/backward.h"
 #include "espalier/ops/matmul/matmul.h"
 #include "espalier/ops/packed_matmul/packed_matmul.h"
+#include "espalier/ops/split.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/runtime/packed_encode.h"
 #include "espalier/tests/support/op_check.h"
@@ -112,6 +113,29 @@ TEST_P(GroupedMatMulTest, SameBitsAsOneLinearPerExpert) {
     EXPECT_EQ(Bytes(x.grad().Slice(0, begin, count)), Bytes(xe.grad())) << e;
     EXPECT_EQ(Bytes(w.grad().Slice(0, expert, 1)), Bytes(we.grad())) << e;
   }
+}
+
+// Gradients that go past the caches equal those of one expert alone, which do
+// not.
+TEST_P(GroupedMatMulTest, LargeWeightGradientsMatch) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  constexpr int64_t kOut = 2048;
+  constexpr int64_t kIn = 2080;  // no whole number of tasks
+  const auto input = [&](const Shape& shape, uint64_t seed) {
+    return test::FromDoubles(device, shape, GetParam().dtype,
+                             ToDoubles(test::Normal(shape, seed).value()));
+  };
+  const Variable x(input({20, kIn}, 1), /*needs_grad=*/false);
+  const Variable w(Tensor::Zeros(device, {2, kOut, kIn}, GetParam().dtype),
+                   /*needs_grad=*/true);
+  const Tensor dy = input({20, kOut}, 3);
+  ASSERT_GE(w.value().num_bytes(), kStreamBytes);
+  autograd::Backward(GroupedMatMul(x, w, std::vector<int64_t>{0, 3, 20}), dy);
+  const Variable we(Tensor::Zeros(device, {kOut, kIn}, GetParam().dtype),
+                    /*needs_grad=*/true);
+  autograd::Backward(Linear(Variable(x.value().Slice(0, 3, 17)), we, {}),
+                     dy.Slice(0, 3, 17));
+  EXPECT_EQ(Bytes(w.grad().Slice(0, 1, 1)), Bytes(we.grad()));
 }
 
 TEST_P(GroupedMatMulTest, AdaptersInF32BesideTheRowsDType) {

@@ -82,12 +82,50 @@ struct LaneSource {
 constexpr int64_t kColumns = 128;  // of a fetch of 4-bit codes
 constexpr int kGroups = 4;         // of 32 columns
 
+// Bytes of 16 words to the first ones of all, the second ones and so on.
+struct BytesOfWords {
+  uint8_t at[64];
+  constexpr BytesOfWords() : at() {
+    for (int i = 0; i < 64; ++i) {
+      at[i] = static_cast<uint8_t>(i % 16 * 4 + i / 16);
+    }
+  }
+};
+alignas(64) constexpr BytesOfWords kBytesOfWords;
+
+// Bytes i of 16 rows at 16 i. Absent rows repeat row `last`. By way of
+// registers: a load that joins stores has to wait for them.
+inline __m512i FourBytesOfRows(const uint8_t* rows, int64_t stride,
+                               int64_t last) {
+  const auto word = [=](int64_t i) {
+    int32_t bytes;
+    __builtin_memcpy(&bytes, rows + Least(i, last) * stride, 4);
+    return bytes;
+  };
+  const auto quarter = [&](int64_t i) {
+    return _mm_setr_epi32(word(i), word(i + 1), word(i + 2), word(i + 3));
+  };
+  const __m256i low = _mm256_setr_m128i(quarter(0), quarter(4));
+  const __m256i high = _mm256_setr_m128i(quarter(8), quarter(12));
+  return _mm512_permutexvar_epi8(
+      Load(kBytesOfWords.at),
+      _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+}
+
 // Scales of 16 rows for each group of 32 columns; absent rows repeat the last.
 template <typename T, typename Source>
 void FetchScales(const Source& source, int64_t row, int64_t column,
                  int64_t columns, T to[kGroups][16]) {
   const T* scales = static_cast<const T*>(source.weight.scales.pointer);
   const int64_t last = Least(16, source.weight.out - row) - 1;
+  if constexpr (sizeof(T) == 1 && Source::kScaleStep == 0) {
+    if (columns > 32 * (kGroups - 1)) {
+      _mm512_store_si512(
+          to, FourBytesOfRows(scales + source.Scale(row, column),
+                              source.weight.scales.strides[0], last));
+      return;
+    }
+  }
   for (int64_t g = 0; g < kGroups && 32 * g < columns; ++g) {
     const int64_t first = source.Scale(row, column + 32 * g);
     if (Source::kScaleStep == 1) {
@@ -151,17 +189,23 @@ void Pairs(Mxfp4, const Source& source, int64_t row, int64_t column,
         _mm256_slli_epi16(_mm256_sub_epi16(s, _mm256_set1_epi16(252)), 7));
   }
   const __m512i table = Load(kE2m1);
-  for (int64_t p = 0; p < block.pairs; ++p) {
-    for (int64_t t = 0; t < block.strips; ++t) {
-      const __m512i index = PickNibbles(r[2 * p], r[2 * p + 1], t);
-      if (plain) {
+  if (plain) {
+    for (int64_t p = 0; p < block.pairs; ++p) {
+      const __m512i a = r[2 * p];
+      const __m512i b = r[2 * p + 1];
+      for (int64_t t = 0; t < block.strips; ++t) {
         _mm512_store_si512(
             block.At(p, t),
             _mm512_adds_epi16(
-                _mm512_permutexvar_epi16(index, table),
+                _mm512_permutexvar_epi16(PickNibbles(a, b, t), table),
                 _mm512_set1_epi32(static_cast<int>(offsets[t / 2][p]))));
-        continue;
       }
+    }
+    return;
+  }
+  for (int64_t p = 0; p < block.pairs; ++p) {
+    for (int64_t t = 0; t < block.strips; ++t) {
+      const __m512i index = PickNibbles(r[2 * p], r[2 * p + 1], t);
       alignas(64) uint16_t code[32];
       _mm512_store_si512(code, index);
       const float s0 = E8m0Value(scales[t / 2][2 * p]);

@@ -129,10 +129,11 @@ TEST_P(PackedLinearTest, SameBitsForAllThreads) {
 struct Twin {
   Tensor y, dx, dense_y, dense_dx;
 };
-Twin RunTwin(const test::Target& target, const Packing& packing, int64_t rows,
-             int64_t out, int64_t in, bool lanes) {
+Twin RunTwin(const test::Target& target, const PackedWeight& weight,
+             int64_t rows) {
   Device& device = test::ContextFor(target.isa, 2).cpu();
-  const PackedWeight weight = Weight(device, packing, out, in, lanes);
+  const int64_t out = weight.out_features();
+  const int64_t in = weight.in_features();
   const auto input = [&](int64_t columns, uint64_t seed) {
     return test::FromDoubles(
         device, {rows, columns}, target.dtype,
@@ -152,6 +153,11 @@ Twin RunTwin(const test::Target& target, const Packing& packing, int64_t rows,
   twin.dense_y = dense_y.value();
   twin.dense_dx = dense_x.grad();
   return twin;
+}
+Twin RunTwin(const test::Target& target, const Packing& packing, int64_t rows,
+             int64_t out, int64_t in, bool lanes) {
+  Device& device = test::ContextFor(target.isa, 2).cpu();
+  return RunTwin(target, Weight(device, packing, out, in, lanes), rows);
 }
 
 // Few rows, tiles with and without a rest, several tiles; fewer of them in
@@ -258,6 +264,39 @@ TEST_P(PackedLinearTest, LongReductionsInBothDirections) {
 
 // Feature o has scale o % 6 of these, and codes of zeros alone if o % 4 == 0:
 // zero times an infinite scale is NaN.
+// Pieces of one product that are decoded in two ways, the middle one for its
+// odd scales, share the rows of x; so do those of several blocks of rows.
+TEST_P(PackedLinearTest, OddPiecesBesideOrdinaryOnes) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  constexpr int64_t kOut = 1300;
+  constexpr int64_t kIn = 96;
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> scales;
+  for (int64_t row = 0; row < kOut; ++row) {
+    for (int64_t byte = 0; byte < kIn / 2; ++byte) {
+      // No code 1 or 9: half of the smallest scale is subnormal.
+      const int64_t code = (row * 7 + byte * 3) % 6 + 2;
+      codes.push_back(static_cast<uint8_t>(code | (code ^ 8) << 4));
+    }
+    for (int64_t g = 0; g < kIn / 32; ++g) {
+      const int64_t plain = 110 + (row + g) % 9;
+      scales.push_back(static_cast<uint8_t>(row == 500 ? 1 : plain));
+    }
+  }
+  const PackedWeight weight = *PackedWeight::Create(
+      PackedFormat::kMxfp4, 32, kOut, kIn,
+      Tensor::FromHost<uint8_t>(device, {kOut, kIn / 2}, codes),
+      Tensor::FromHost<uint8_t>(device, {kOut, kIn / 32}, scales));
+  for (bool lanes : {false, true}) {
+    for (int64_t rows : {20, 600}) {
+      const Twin twin =
+          RunTwin(GetParam(), lanes ? PrepareLanes(weight) : weight, rows);
+      EXPECT_EQ(Bytes(twin.y), Bytes(twin.dense_y)) << lanes << " " << rows;
+      EXPECT_EQ(Bytes(twin.dx), Bytes(twin.dense_dx)) << lanes << " " << rows;
+    }
+  }
+}
+
 TEST_P(PackedLinearTest, EveryKindOfInt4Scale) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<float> kinds = {1.3f, -0.7f,  kInfinity,

@@ -6,6 +6,7 @@
 #include "espalier/ops/gemm/ahead.h"
 #include "espalier/ops/gemm/finish.h"
 #include "espalier/ops/packed_matmul/internal/product_plan.h"
+#include "espalier/ops/split.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/thread_pool.h"
 
@@ -26,12 +27,17 @@ char* ElementAt(void* base, int64_t index, DType dtype) {
 class Task {
  public:
   Task(const Product& product, const ProductPlan& plan, const Tile& tile,
-       DType c_dtype, char* scratch, int64_t index, const gemm::Strips& after)
+       DType c_dtype, bool streams, char* scratch, int64_t index,
+       const gemm::Strips& after)
       : product_(product),
         plan_(plan),
         tile_(tile),
         c_dtype_(c_dtype),
         after_(after) {
+    const int64_t row_bytes = product.c_stride * SizeOf(c_dtype);
+    streams_ = streams && product.plain() &&
+               (reinterpret_cast<uintptr_t>(product.c) % 64 |
+                static_cast<uintptr_t>(row_bytes) % 64) == 0;
     packed_a_ = reinterpret_cast<uint32_t*>(scratch);
     packed_b_ = reinterpret_cast<uint32_t*>(scratch + plan.a_bytes);
     partial_ = reinterpret_cast<float*>(scratch + plan.a_bytes + plan.b_bytes);
@@ -209,6 +215,7 @@ class Task {
         run.store = TileStore::kFinish;
         finish.partial = first ? nullptr : run.c;
         finish.partial_stride = plan_.unit;
+        finish.stream = streams_;
       }
     }
     ahead_.AddTo(run);
@@ -223,6 +230,7 @@ class Task {
   uint32_t* packed_b_;
   float* partial_;
   const gemm::Strips after_;  // of the task after this one
+  bool streams_;
   int64_t m0_, rows_, n0_, n1_;
   gemm::Ahead ahead_;
 };
@@ -291,11 +299,14 @@ void RunProducts(const Products& products, const Exec& exec,
   const Tile& tile = gemm::FindTile(exec.isa, products.compute);
   int64_t scratch_bytes = 0;
   int64_t num_tasks = 0;
+  int64_t c_bytes = 0;
   for (const Product& product : products.list) {
     const ProductPlan plan = PlanProduct(product, tile, products.c_dtype);
     scratch_bytes = std::max(scratch_bytes, plan.scratch_bytes());
     num_tasks += plan.num_tasks();
+    c_bytes += product.m * product.n * SizeOf(products.c_dtype);
   }
+  const bool streams = tile.flush != nullptr && c_bytes >= kStreamBytes;
   // Each chunk of the region is a scratch and takes tasks in order until none
   // is left; which scratch a task meets changes no bit.
   std::atomic<int64_t> next{0};
@@ -314,10 +325,11 @@ void RunProducts(const Products& products, const Exec& exec,
         const gemm::Strips strips = after.Find(task + num_scratches)
                                         ? after.FirstStrips()
                                         : gemm::Strips();
-        Task(found.product(), found.plan(), tile, products.c_dtype, scratch,
-             found.index(), strips)
+        Task(found.product(), found.plan(), tile, products.c_dtype, streams,
+             scratch, found.index(), strips)
             .Run();
       }
+      if (streams) tile.flush();
     }
   });
 }

@@ -4,7 +4,8 @@
 //   Vec; kWidth (f32 lanes); Zero(); Load(const uint32_t*);
 //   Broadcast(const uint32_t*); Set(float); Dot(acc, a, b); Add; Mul;
 //   LoadF32, StoreF32; LoadBf16, StoreBf16 (nearest-even); where it has a
-//   faster one, StoreBf16Pair of two neighbouring sums, same bits.
+//   faster one, StoreBf16Pair of two neighbouring sums, same bits, and
+//   StreamBf16Pair, the same to whole cache lines, past the caches.
 
 // NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result): offsets
 // within one tile are small
@@ -67,7 +68,11 @@ inline bool RoundTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
           static_cast<uint16_t*>(finish.out) + r * finish.out_stride;
 #pragma GCC unroll 16
       for (int v = 0; v < V; v += 2) {
-        S::StoreBf16Pair(out + v * kLanes, acc[r][v], acc[r][v + 1]);
+        if (finish.stream) {
+          S::StreamBf16Pair(out + v * kLanes, acc[r][v], acc[r][v + 1]);
+        } else {
+          S::StoreBf16Pair(out + v * kLanes, acc[r][v], acc[r][v + 1]);
+        }
       }
     }
     return true;
@@ -77,6 +82,7 @@ inline bool RoundTile(const typename Simd::Vec (&acc)[R][V * kPanelVectors],
 
 // Brings the place of finished results near, to be written.
 inline void PrefetchFinish(const TileArgs& args, int64_t columns) {
+  if (args.finish->stream) return;
   const int64_t size = SizeOf(args.finish->out_dtype);
   const char* row = static_cast<const char*>(args.finish->out);
   for (int r = 0; r < args.rows; ++r) {

@@ -24,6 +24,16 @@ constexpr int64_t kPanelColumns = kPanelStrips * kPackedStrip;
 constexpr int kTileRows = 8;
 constexpr int kChunkWords = kChunkColumns / 2;
 
+// What to fetch while a panel is run: for line (position, strip) of it the one
+// at base + strip * strip_step + position % 16 * line_step + position / 16 *
+// group_step. Need not be readable memory.
+struct AheadLines {
+  const uint8_t* base = nullptr;
+  int64_t strip_step = 0;
+  int64_t line_step = 0;
+  int64_t group_step = 0;
+};
+
 // One panel of the lane layout.
 struct Panel {
   const uint8_t* codes = nullptr;  // line (position, strip)
@@ -242,8 +252,8 @@ template <typename F, int M, int I>
 
 // M of 8 packed rows: a strip at a time, its sums reused after M others.
 template <typename F, typename S, int M, int N>
-void RunHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
-             const uint32_t* a, int64_t row, int64_t rows) {
+void RunHigh(const Panel& panel, const AheadLines& ahead, const FusedArgs& args,
+             int64_t lane, const uint32_t* a, int64_t row, int64_t rows) {
   S source(panel);
   Totals<M, N> totals;
   int64_t block_end = 0;
@@ -256,7 +266,10 @@ void RunHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
       for (int m = 0; m < M; ++m) acc[t][m] = _mm512_setzero_ps();
     }
     for (int64_t chunk = k; chunk < block_end; chunk += kChunkColumns) {
-      const uint8_t* line = panel.codes + 64 * N * (chunk / F::kLineColumns);
+      const int64_t position = chunk / F::kLineColumns;
+      const uint8_t* line = panel.codes + 64 * N * position;
+      const uint8_t* fetch = ahead.base + (position & 15) * ahead.line_step +
+                             (position >> 4) * ahead.group_step;
       const uint32_t* x = a + chunk / 2 * kTileRows;
       alignas(64) typename F::Stored scales[N];
 #pragma GCC unroll 3
@@ -265,9 +278,10 @@ void RunHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
       for (int l = 0; l < lines; ++l) {
 #pragma GCC unroll 3
         for (int t = 0; t < N; ++t) {
-          _mm_prefetch(line + 64 * t + kAheadBytes, _MM_HINT_T0);
+          _mm_prefetch(fetch + t * ahead.strip_step, _MM_HINT_T0);
           DotLine<F, M, 0>(line + 64 * t, &scales[t], x, acc[t]);
         }
+        fetch += ahead.line_step;
         line += 64 * N;
         x += F::kLineColumns / 2 * kTileRows;
       }
@@ -336,25 +350,42 @@ inline void PackTile(const FusedArgs& args, int64_t row, int64_t rows,
   }
 }
 
+// In lanes the lines that follow. A panel laid out from rows is near; its last
+// tile fetches the rows that are laid out next.
+inline AheadLines AheadOf(const Panel& panel, const FusedArgs& args,
+                          int64_t lane, bool last_tile) {
+  const PackedView& weight = *static_cast<const PackedView*>(args.source);
+  if (weight.layout == PackedLayout::kLanes) {
+    const int64_t step = int64_t{64} * panel.width;
+    return {panel.codes + kAheadBytes, 64, step, 16 * step};
+  }
+  if (!last_tile) return {panel.codes, 0, 0, 0};
+  const int64_t stride = weight.codes.strides[0] * SizeOf(weight.codes.dtype);
+  return {static_cast<const uint8_t*>(weight.codes.pointer) +
+              (lane + kPanelColumns) * stride,
+          kPackedStrip * stride, stride, 64};
+}
+
 template <typename F, typename S>
 void RunPanelHigh(const Panel& panel, const FusedArgs& args, int64_t lane,
                   const uint32_t* a) {
   const int64_t tiles = NumTiles(args.m);
   for (int64_t i = 0; i < tiles; ++i, a += TileWords(args.k)) {
+    const AheadLines ahead = AheadOf(panel, args, lane, i + 1 == tiles);
     const int64_t row = TileRow(args.m, i, tiles);
     const int64_t rows = TileRow(args.m, i + 1, tiles) - row;
     if (panel.width == 1) {
-      RunHigh<F, S, 8, 1>(panel, args, lane, a, row, rows);
+      RunHigh<F, S, 8, 1>(panel, ahead, args, lane, a, row, rows);
     } else if (panel.width == 2) {
-      RunHigh<F, S, 8, 2>(panel, args, lane, a, row, rows);
+      RunHigh<F, S, 8, 2>(panel, ahead, args, lane, a, row, rows);
     } else if (rows <= 5) {
-      RunHigh<F, S, 5, 3>(panel, args, lane, a, row, rows);
+      RunHigh<F, S, 5, 3>(panel, ahead, args, lane, a, row, rows);
     } else if (rows == 6) {
-      RunHigh<F, S, 6, 3>(panel, args, lane, a, row, rows);
+      RunHigh<F, S, 6, 3>(panel, ahead, args, lane, a, row, rows);
     } else if (rows == 7) {
-      RunHigh<F, S, 7, 3>(panel, args, lane, a, row, rows);
+      RunHigh<F, S, 7, 3>(panel, ahead, args, lane, a, row, rows);
     } else {
-      RunHigh<F, S, 8, 3>(panel, args, lane, a, row, rows);
+      RunHigh<F, S, 8, 3>(panel, ahead, args, lane, a, row, rows);
     }
   }
 }
