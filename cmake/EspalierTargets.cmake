@@ -134,6 +134,10 @@ if(ESPALIER_TESTS)
     PASS_REGULAR_EXPRESSION
     "espalier/ops/rms_norm/rms_norm.h: No such file or directory")
 
+  add_test(NAME tests.layering.rules COMMAND
+    "${CMAKE_SOURCE_DIR}/tests/layering/rules.sh" "${CMAKE_SOURCE_DIR}")
+  set_tests_properties(tests.layering.rules PROPERTIES LABELS unit)
+
   if(NOT ESPALIER_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     add_test(NAME tests.consumer COMMAND
       "${CMAKE_SOURCE_DIR}/tests/consumer/run.sh" "${CMAKE_SOURCE_DIR}"

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 #include "espalier/io/internal/test_util.h"
-#include "espalier/io/internal/units.h"
+#include "espalier/io/units.h"
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
 
 namespace espalier {
@@ -93,10 +93,10 @@ TEST(InspectTest, ABrokenFolderIsAnError) {
 }
 
 TEST(UnitsTest, SaysSizes) {
-  EXPECT_EQ(internal::BytesText(512), "512 B");
-  EXPECT_EQ(internal::BytesText(1'560'860'324'864), "1.561 TB");
-  EXPECT_EQ(internal::CountText(104'183'000'000), "104.2 G");
-  EXPECT_EQ(internal::CountText(697'024), "697.0 K");
+  EXPECT_EQ(BytesText(512), "512 B");
+  EXPECT_EQ(BytesText(1'560'860'324'864), "1.561 TB");
+  EXPECT_EQ(CountText(104'183'000'000), "104.2 G");
+  EXPECT_EQ(CountText(697'024), "697.0 K");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 
 #include "espalier/io/inspect.h"
-#include "espalier/io/internal/units.h"
+#include "espalier/io/units.h"
 
 namespace espalier {
 
@@ -53,8 +53,8 @@ void AddSums(absl::string_view title, const std::vector<Sum>& sums,
                         "parameters", "bytes");
   for (const Sum& sum : sums) {
     absl::StrAppendFormat(text, "  %-20s %9d %12s %12s\n", sum.name,
-                          sum.num_tensors, internal::CountText(sum.parameters),
-                          internal::BytesText(sum.bytes));
+                          sum.num_tensors, CountText(sum.parameters),
+                          BytesText(sum.bytes));
   }
 }
 
@@ -86,32 +86,31 @@ void AddLayers(const std::vector<Layer>& layers, std::string* text) {
     }
     absl::StrAppendFormat(text, "  %-20s %9d %12s %12s  %s\n", numbers,
                           layers[i].num_tensors,
-                          internal::CountText(layers[i].parameters),
-                          internal::BytesText(layers[i].bytes), layers[i].kind);
+                          CountText(layers[i].parameters),
+                          BytesText(layers[i].bytes), layers[i].kind);
   }
 }
 
 void AddMemory(const InspectReport& report, std::string* text) {
   absl::StrAppend(text, "\nmemory\n  all weights resident  ",
-                  internal::BytesText(report.resident_bytes), " of ",
-                  internal::BytesText(report.machine_bytes), ": ",
+                  BytesText(report.resident_bytes), " of ",
+                  BytesText(report.machine_bytes), ": ",
                   report.resident_bytes <= report.machine_bytes
                       ? "fits this machine\n"
                       : "does not fit this machine\n");
   if (report.facts.num_experts > 0) {
     absl::StrAppend(text, "  experts layer by layer ",
-                    internal::BytesText(report.streamed_bytes), ": ",
+                    BytesText(report.streamed_bytes), ": ",
                     report.streamed_bytes <= report.machine_bytes
                         ? "fits this machine\n"
                         : "does not fit this machine\n");
   }
   const auto line = [&](absl::string_view what, int64_t per_rank) {
     if (per_rank == 0) return;
-    absl::StrAppend(
-        text, "  LoRA rank ", kExampleRank, " on ", what, " ",
-        internal::CountText(per_rank * kExampleRank), " parameters, ",
-        internal::BytesText(per_rank * kExampleRank * kBytesPerTrained),
-        " with gradients and AdamW in f32\n");
+    absl::StrAppend(text, "  LoRA rank ", kExampleRank, " on ", what, " ",
+                    CountText(per_rank * kExampleRank), " parameters, ",
+                    BytesText(per_rank * kExampleRank * kBytesPerTrained),
+                    " with gradients and AdamW in f32\n");
   };
   line("attention", report.lora_attention);
   line("every expert", report.lora_experts);
@@ -174,16 +173,14 @@ std::string ToText(const InspectReport& report) {
     absl::StrAppend(&text, "family      not known (", report.family_message,
                     ")\n");
   }
-  absl::StrAppend(&text, "parameters  ",
-                  internal::CountText(report.parameters));
+  absl::StrAppend(&text, "parameters  ", CountText(report.parameters));
   if (report.active_parameters >= 0) {
     absl::StrAppend(&text, ", active per token ",
-                    internal::CountText(report.active_parameters),
+                    CountText(report.active_parameters),
                     " beside the embedding");
   }
   absl::StrAppend(&text, "\nstored      ", report.num_tensors, " tensors, ",
-                  internal::BytesText(report.total_bytes), ", ",
-                  report.num_files,
+                  BytesText(report.total_bytes), ", ", report.num_files,
                   report.num_files == 1 ? " file\n" : " files\n");
   AddSums("role", report.roles, &text);
   AddSums("dtype", report.dtypes, &text);

@@ -10,8 +10,8 @@
 #include "espalier/io/family_table.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/table_check.h"
-#include "espalier/io/internal/units.h"
 #include "espalier/io/tensor_catalog.h"
+#include "espalier/io/units.h"
 
 namespace espalier {
 
@@ -112,10 +112,10 @@ JsonValue ToJson(const VerifyReport& report) {
 }
 
 std::string ToText(const VerifyReport& report) {
-  std::string text = absl::StrCat(
-      report.dir, ": ", report.num_tensors, " tensors, ",
-      internal::BytesText(report.total_bytes), ", ", report.num_files,
-      report.num_files == 1 ? " file" : " files", "\n");
+  std::string text =
+      absl::StrCat(report.dir, ": ", report.num_tensors, " tensors, ",
+                   BytesText(report.total_bytes), ", ", report.num_files,
+                   report.num_files == 1 ? " file" : " files", "\n");
   if (!report.family.empty()) {
     absl::StrAppend(&text, "family ", report.family, ": ", report.num_matched,
                     " tensors are in its table\n");

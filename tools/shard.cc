@@ -10,7 +10,7 @@
 
 #include "CLI/CLI.hpp"
 
-#include "espalier/io/internal/units.h"
+#include "espalier/io/units.h"
 #include "espalier/tools/commands.h"
 #include "espalier/tools/whole_number.h"
 
@@ -30,7 +30,7 @@ absl::Status ShowProgress(int64_t done, int64_t total) {
       stderr, "\r%3.0f %% of %s",
       total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total)
                 : 100.0,
-      internal::BytesText(total).c_str());
+      BytesText(total).c_str());
   if (done >= total) std::fprintf(stderr, "\n");
   return absl::OkStatus();
 }
@@ -41,7 +41,7 @@ int Report(const char* command, const ShardFlags& flags,
   if (flags.json) return Print(WriteJson(ToJson(*report)));
   std::printf("%s: %lld tensors, %s in %lld files%s", report->out.c_str(),
               static_cast<long long>(report->num_tensors),
-              internal::BytesText(report->total_bytes).c_str(),
+              BytesText(report->total_bytes).c_str(),
               static_cast<long long>(report->num_files),
               flags.options.dry_run ? " would be written" : "");
   if (report->num_taken_up > 0) {

@@ -15,6 +15,11 @@ while IFS= read -r header; do
     echo "$header: public headers hold no #if, throw or try" >&2
     exit 1
   }
+  "$cxx" -std=c++20 -Wall -Wextra -Werror -fno-exceptions -fsyntax-only \
+    -x c++ -I "$work/prefix/include" "$header" || {
+    echo "$header: does not compile alone" >&2
+    exit 1
+  }
 done < <(find "$work/prefix/include" -name '*.h')
 
 cmake -G Ninja -S "$source_dir/tests/consumer" -B "$work/build" \

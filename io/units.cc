@@ -1,4 +1,4 @@
-#include "espalier/io/internal/units.h"
+#include "espalier/io/units.h"
 
 #include <cmath>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace espalier::internal {
+namespace espalier {
 
 namespace {
 
@@ -27,4 +27,4 @@ std::string CountText(int64_t count) { return Scaled(count, ""); }
 
 std::string BytesText(int64_t bytes) { return Scaled(bytes, "B"); }
 
-}  // namespace espalier::internal
+}  // namespace espalier
