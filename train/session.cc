@@ -122,6 +122,13 @@ class Session::Impl {
   EvalResult Evaluate();
   absl::Status SaveAdapter(const std::string& dir);
 
+  // When a computation has ended: what ended the session is kept, and the
+  // workers sleep until the next, whatever the host does in between.
+  void EndCall(const absl::Status& status) {
+    failed = status;
+    context_->pool().Park();
+  }
+
   absl::Status failed;  // what ended the session
   std::vector<std::string> summary;
   const DataReport& data_report() const { return corpus_->report(); }
@@ -256,6 +263,11 @@ EvalResult Session::Impl::Evaluate() {
     result.num_samples += static_cast<int64_t>(batch.cu_seqlens->size()) - 1;
   }
   result.loss = weight > 0 ? loss / weight : 0;
+  if (!std::isfinite(result.loss)) {
+    internal::Fail(absl::FailedPreconditionError(
+        absl::StrCat("held-out loss is ", result.loss, " after step ",
+                     optimizer_->num_steps())));
+  }
   return result;
 }
 
@@ -289,17 +301,17 @@ absl::StatusOr<StepResult> Session::Step() {
   if (!batches.ok()) return batches.status();
   auto result =
       internal::GuardValue<StepResult>([&] { return impl_->Step(*batches); });
-  if (result.ok()) {
-    result->seconds = SecondsSince(start);
-  } else {
-    impl_->failed = result.status();
-  }
+  impl_->EndCall(result.status());
+  if (result.ok()) result->seconds = SecondsSince(start);
   return result;
 }
 
 absl::StatusOr<EvalResult> Session::Evaluate() {
   if (!impl_->failed.ok()) return impl_->failed;
-  return internal::GuardValue<EvalResult>([&] { return impl_->Evaluate(); });
+  auto result =
+      internal::GuardValue<EvalResult>([&] { return impl_->Evaluate(); });
+  impl_->EndCall(result.status());
+  return result;
 }
 
 absl::Status Session::SaveAdapter(const std::string& dir) {

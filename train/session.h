@@ -71,8 +71,9 @@ struct EvalResult {
 // One fine-tuning run inside a host application. Nothing is printed and
 // nothing is read from the environment; several sessions live side by side.
 // Driven by one thread at a time; another of its own reads and tokenises a few
-// micro-batches ahead. After a Step that failed while computing the session is
-// failed and every later call returns the same Status.
+// micro-batches ahead. After a Step or an Evaluate that failed while computing
+// the session is failed and every later call returns the same Status. A
+// SaveAdapter that failed may be tried again. Between calls its threads sleep.
 class ESPALIER_EXPORT Session {
  public:
   // Reads the model and the data, attaches the adapters. Fails, with what,
@@ -89,7 +90,8 @@ class ESPALIER_EXPORT Session {
   // Fails, naming the place, on a bad record (data.skip_bad_records): nothing
   // was computed then, and what was trained can be evaluated and saved.
   absl::StatusOr<StepResult> Step();
-  // Mean loss over the held-out data; trains nothing.
+  // Mean loss over the held-out data; trains nothing. Fails FAILED_PRECONDITION
+  // when it is not finite, as Step does.
   absl::StatusOr<EvalResult> Evaluate();
   // Writes adapter_config.json and adapter_model.safetensors (PEFT's layout)
   // into a new folder; all or nothing.

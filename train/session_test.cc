@@ -171,6 +171,29 @@ TEST_F(SessionTest, RefusalsNameTheField) {
   }
 }
 
+TEST_F(SessionTest, AfterAFailureEveryCallReturnsTheSameStatus) {
+  SessionConfig config = Config();
+  config.learning_rate = 1e30;
+  for (const bool in_step : {true, false}) {
+    auto session = Session::Open(config);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_FALSE((*session)->SaveAdapter(config.model_dir).ok());
+    const auto step = (*session)->Step();
+    ASSERT_TRUE(step.ok()) << step.status();
+    ASSERT_GT(step->learning_rate, 1e20);
+    const absl::Status failed =
+        in_step ? (*session)->Step().status() : (*session)->Evaluate().status();
+    EXPECT_EQ(failed.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(
+        std::string(failed.message()),
+        HasSubstr(in_step ? "at step 2, micro-batch 0" : "held-out loss is "));
+    EXPECT_EQ((*session)->Evaluate().status(), failed);
+    EXPECT_EQ((*session)->Step().status(), failed);
+    EXPECT_EQ((*session)->SaveAdapter(*dir_ + "/never"), failed);
+    EXPECT_FALSE(std::filesystem::exists(*dir_ + "/never"));
+  }
+}
+
 // Case F6: a tied head that is stored with other values than the embedding is
 // neither taken nor passed over.
 TEST_F(SessionTest, TiedHeadWithOtherValuesIsRefused) {
