@@ -51,9 +51,14 @@ CheckpointReader::CheckpointReader(TensorCatalog catalog)
 
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& dir,
                                                         ReadMode mode) {
+  return Open(Folder::Local(dir), mode);
+}
+
+absl::StatusOr<CheckpointReader> CheckpointReader::Open(
+    std::shared_ptr<const Folder> folder, ReadMode mode) {
   ProblemList notes;
   absl::StatusOr<TensorCatalog> catalog =
-      TensorCatalog::Open(dir, mode, &notes);
+      TensorCatalog::Open(std::move(folder), mode, &notes);
   if (!catalog.ok()) return catalog.status();
   CheckpointReader reader(*std::move(catalog));
   reader.AddAliases();

@@ -2,6 +2,7 @@
 #define ESPALIER_IO_CHECKPOINT_READER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class CheckpointReader {
   // shard; both a single file and an index.
   static absl::StatusOr<CheckpointReader> Open(const std::string& dir,
                                                ReadMode mode = ReadMode::kMap);
+  static absl::StatusOr<CheckpointReader> Open(
+      std::shared_ptr<const Folder> folder, ReadMode mode = ReadMode::kMap);
 
   const std::string& dir() const { return catalog_.dir(); }
   // Tensors in the order of the files.

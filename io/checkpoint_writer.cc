@@ -223,19 +223,22 @@ absl::Status CheckpointWriter::AddFile(const std::string& name,
 }
 
 absl::Status CheckpointWriter::CopyFile(const std::string& path) {
-  absl::StatusOr<internal::ReadableFile> source =
+  const absl::StatusOr<internal::ReadableFile> file =
       internal::ReadableFile::Open(path);
-  if (!source.ok()) return source.status();
+  return file.ok() ? CopyFile(*file) : file.status();
+}
+
+absl::Status CheckpointWriter::CopyFile(const internal::ReadableFile& file) {
   absl::StatusOr<AtomicFile> target = AtomicFile::Create(
-      dir_.Path(std::string(internal::BaseName(path))), source->size());
+      dir_.Path(std::string(internal::BaseName(file.path()))), file.size());
   if (!target.ok()) return target.status();
   std::vector<uint8_t> piece(
-      static_cast<size_t>(std::min(source->size(), int64_t{1} << 20)));
-  for (int64_t at = 0; at < source->size();
+      static_cast<size_t>(std::min(file.size(), int64_t{1} << 20)));
+  for (int64_t at = 0; at < file.size();
        at += static_cast<int64_t>(piece.size())) {
-    const auto span = absl::MakeSpan(piece).subspan(
-        0, static_cast<size_t>(source->size() - at));
-    absl::Status status = source->ReadAt(at, span);
+    const auto span =
+        absl::MakeSpan(piece).subspan(0, static_cast<size_t>(file.size() - at));
+    absl::Status status = file.ReadAt(at, span);
     if (status.ok()) status = target->WriteAt(at, span);
     if (!status.ok()) return status;
   }

@@ -32,8 +32,9 @@ struct TensorGroups {
 };
 
 namespace internal {
+class ReadableFile;
 class ShardPlan;
-}
+}  // namespace internal
 
 struct CheckpointWriterOptions {
   int64_t max_shard_bytes = int64_t{5'000'000'000};
@@ -87,6 +88,7 @@ class CheckpointWriter {
   absl::Status AddFile(const std::string& name, absl::string_view text);
   // A copy of a file, byte for byte, under its own name.
   absl::Status CopyFile(const std::string& path);
+  absl::Status CopyFile(const internal::ReadableFile& file);
 
   // FAILED_PRECONDITION, naming a tensor, when bytes are missing.
   absl::Status Finish();

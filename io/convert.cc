@@ -161,8 +161,10 @@ class Converter {
 absl::Status WriteOtherFiles(const WeightSource& source,
                              const JsonValue& config,
                              CheckpointWriter& writer) {
-  for (const std::string& path : source.files()) {
-    if (absl::Status s = writer.CopyFile(path); !s.ok()) return s;
+  for (const std::string& name : source.files()) {
+    const auto file = source.catalog()->folder()->Open(name);
+    const absl::Status s = file.ok() ? writer.CopyFile(*file) : file.status();
+    if (!s.ok()) return s;
   }
   if (config.AsObject() == nullptr || config.AsObject()->empty()) {
     return absl::OkStatus();
@@ -190,9 +192,10 @@ absl::Status PlanShards(const TensorGroups& groups,
 }
 
 // Holds a folder's tensors against its config.json.
-absl::Status CheckTensors(const std::string& dir, bool allow_mismatch,
+absl::Status CheckTensors(const TensorCatalog& catalog, bool allow_mismatch,
                           std::vector<std::string>* notes) {
-  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(dir);
+  const absl::StatusOr<FamilyTable> table =
+      FamilyTable::Load(*catalog.folder());
   if (absl::IsUnimplemented(table.status()) ||
       absl::IsNotFound(table.status()) || (!table.ok() && allow_mismatch)) {
     notes->push_back(absl::StrCat("the tensors were not held against a list: ",
@@ -200,11 +203,9 @@ absl::Status CheckTensors(const std::string& dir, bool allow_mismatch,
     return absl::OkStatus();
   }
   if (!table.ok()) return table.status();
-  const absl::StatusOr<TensorCatalog> catalog = TensorCatalog::Open(dir);
-  if (!catalog.ok()) return catalog.status();
   ProblemList problems(/*max_messages=*/1);
   ProblemList ignored;
-  internal::CheckAgainstTable(*catalog, *table, &problems, &ignored);
+  internal::CheckAgainstTable(catalog, *table, &problems, &ignored);
   if (problems.empty()) return absl::OkStatus();
   std::vector<std::string> texts;
   for (const ProblemList::Kind& kind : problems.kinds()) {
@@ -212,55 +213,30 @@ absl::Status CheckTensors(const std::string& dir, bool allow_mismatch,
                                  ", the first: ", kind.first[0]));
   }
   if (!allow_mismatch) {
-    return absl::DataLossError(
-        absl::StrCat(dir, " does not hold the tensors of its config.json: ",
-                     absl::StrJoin(texts, "; "),
-                     "; see espalier verify, or allow the mismatch"));
+    return absl::DataLossError(absl::StrCat(
+        catalog.dir(), " does not hold the tensors of its config.json: ",
+        absl::StrJoin(texts, "; "),
+        "; see espalier verify, or allow the mismatch"));
   }
   for (std::string& text : texts) notes->push_back(std::move(text));
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<ConvertTarget> ParseConvertTarget(absl::string_view text) {
-  constexpr std::pair<absl::string_view, ConvertTarget> kNames[] = {
-      {"keep", ConvertTarget::kKeep},  {"f32", ConvertTarget::kF32},
-      {"bf16", ConvertTarget::kBF16},  {"f16", ConvertTarget::kF16},
-      {"fp8", ConvertTarget::kFp8},    {"int4", ConvertTarget::kInt4},
-      {"mxfp4", ConvertTarget::kMxfp4}};
-  for (const auto& [name, target] : kNames) {
-    if (name == text) return target;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(internal::Quote(text),
-                   ": expected keep, f32, bf16, f16, fp8, int4 or mxfp4"));
-}
-
-absl::StatusOr<ExpertTarget> ParseExpertTarget(absl::string_view text) {
-  if (text == "keep") return ExpertTarget::kKeep;
-  if (text == "stacked") return ExpertTarget::kStacked;
-  if (text == "separate") return ExpertTarget::kSeparate;
-  return absl::InvalidArgumentError(absl::StrCat(
-      internal::Quote(text), ": expected keep, stacked or separate"));
-}
-
-absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
-                                                const std::string& output,
-                                                const ConvertOptions& options) {
+absl::StatusOr<ConvertReport> Convert(
+    const absl::StatusOr<std::unique_ptr<WeightSource>>& weights,
+    const std::string& output, const ConvertOptions& options) {
   if (options.int4_group != 32 && options.int4_group != 64 &&
       options.int4_group != 128) {
     return absl::OutOfRangeError(absl::StrCat("int4 group ", options.int4_group,
                                               ", expected 32, 64 or 128"));
   }
+  if (!weights.ok()) return weights.status();
   std::vector<std::string> notes;
-  if (!absl::EndsWith(source, ".gguf")) {
-    absl::Status s = CheckTensors(source, options.allow_mismatch, &notes);
+  if (const TensorCatalog* catalog = (*weights)->catalog();
+      catalog != nullptr) {
+    absl::Status s = CheckTensors(*catalog, options.allow_mismatch, &notes);
     if (!s.ok()) return s;
   }
-  const absl::StatusOr<std::unique_ptr<WeightSource>> weights =
-      WeightSource::Open(source);
-  if (!weights.ok()) return weights.status();
   const absl::StatusOr<internal::ConvertPlan> plan =
       internal::ConvertPlan::Make(**weights, options);
   if (!plan.ok()) return plan.status();
@@ -299,6 +275,42 @@ absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
   report.resumed_bytes = writer->resumed_bytes();
   report.num_shards = writer->num_shards();
   return report;
+}
+
+}  // namespace
+
+absl::StatusOr<ConvertTarget> ParseConvertTarget(absl::string_view text) {
+  constexpr std::pair<absl::string_view, ConvertTarget> kNames[] = {
+      {"keep", ConvertTarget::kKeep},  {"f32", ConvertTarget::kF32},
+      {"bf16", ConvertTarget::kBF16},  {"f16", ConvertTarget::kF16},
+      {"fp8", ConvertTarget::kFp8},    {"int4", ConvertTarget::kInt4},
+      {"mxfp4", ConvertTarget::kMxfp4}};
+  for (const auto& [name, target] : kNames) {
+    if (name == text) return target;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(internal::Quote(text),
+                   ": expected keep, f32, bf16, f16, fp8, int4 or mxfp4"));
+}
+
+absl::StatusOr<ExpertTarget> ParseExpertTarget(absl::string_view text) {
+  if (text == "keep") return ExpertTarget::kKeep;
+  if (text == "stacked") return ExpertTarget::kStacked;
+  if (text == "separate") return ExpertTarget::kSeparate;
+  return absl::InvalidArgumentError(absl::StrCat(
+      internal::Quote(text), ": expected keep, stacked or separate"));
+}
+
+absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
+                                                const std::string& output,
+                                                const ConvertOptions& options) {
+  return Convert(WeightSource::Open(source), output, options);
+}
+
+absl::StatusOr<ConvertReport> ConvertCheckpoint(
+    std::shared_ptr<const Folder> source, const std::string& output,
+    const ConvertOptions& options) {
+  return Convert(WeightSource::Open(std::move(source)), output, options);
 }
 
 }  // namespace espalier

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
+#include "espalier/io/folder.h"
 
 namespace espalier {
 
@@ -77,6 +80,10 @@ struct ConvertReport {
 absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
                                                 const std::string& output,
                                                 const ConvertOptions& options);
+// From a folder that need not be local: its bytes are read once, by pieces.
+absl::StatusOr<ConvertReport> ConvertCheckpoint(
+    std::shared_ptr<const Folder> source, const std::string& output,
+    const ConvertOptions& options);
 
 // "keep", "f32", "bf16", "f16", "fp8", "int4", "mxfp4".
 absl::StatusOr<ConvertTarget> ParseConvertTarget(absl::string_view text);

@@ -70,20 +70,9 @@ class CheckedSource final : public SampleSource {
   const int64_t vocab_size_;
 };
 
-absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
-    const std::string& path, const DataSetConfig& config, const DataSet& set) {
-  if (!IsTokenFolder(path)) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path,
-          ": is a folder without tokens.json, expected a data file or a "
-          "folder that `espalier data pack` wrote"));
-    }
-    return OpenRecordSource(path, config.records, *set.encoder);
-  }
-  TokenFolderInfo info;
-  auto source = OpenTokenFolder(path, &info);
+absl::StatusOr<std::unique_ptr<SampleSource>> CheckTokens(
+    const std::string& path, const DataSet& set, const TokenFolderInfo& info,
+    absl::StatusOr<std::unique_ptr<SampleSource>> source) {
   if (!source.ok()) return source.status();
   if (info.tokenizer != set.tokenizer_fingerprint) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -91,6 +80,44 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
         set.tokenizer_fingerprint, "; pack the data again"));
   }
   return source;
+}
+
+absl::Status NoData(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      path,
+      ": is a folder without tokens.json, expected a data file or a "
+      "folder that `espalier data pack` wrote"));
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenRemoteSource(
+    const std::string& path, const std::shared_ptr<const Folder>& folder,
+    const DataSetConfig& config, const DataSet& set) {
+  if (IsTokenFolder(*folder)) {
+    TokenFolderInfo info;
+    auto source = OpenTokenFolder(folder, &info);
+    return CheckTokens(path, set, info, std::move(source));
+  }
+  const auto names = folder->List(/*deep=*/true);
+  if (!names.ok()) return names.status();
+  if (names->size() != 1) return NoData(path);
+  return OpenRecordSource(*folder, names->front(), config.records,
+                          *set.encoder);
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
+    const std::string& path, const DataSetConfig& config, const DataSet& set) {
+  const auto remote = config.folders.find(path);
+  if (remote != config.folders.end()) {
+    return OpenRemoteSource(path, remote->second, config, set);
+  }
+  if (!IsTokenFolder(path)) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) return NoData(path);
+    return OpenRecordSource(path, config.records, *set.encoder);
+  }
+  TokenFolderInfo info;
+  auto source = OpenTokenFolder(path, &info);
+  return CheckTokens(path, set, info, std::move(source));
 }
 
 }  // namespace

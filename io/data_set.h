@@ -2,6 +2,7 @@
 #define ESPALIER_IO_DATA_SET_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ namespace espalier {
 struct DataSetConfig {
   // Data files, or token folders (io/token_folder.h).
   std::vector<std::string> paths;
+  // Of paths that are not local: the folder, or a folder of the one file. Its
+  // bytes are read when they are needed (io/object_folder.h): a data file once
+  // from front to back to find its records, a token folder by samples.
+  std::map<std::string, std::shared_ptr<const Folder>> folders;
   // The share of each path in the tokens; none: all are drawn from as one.
   std::vector<double> weights;
   RecordSourceOptions records;

@@ -168,9 +168,7 @@ absl::StatusOr<FamilyTable> FamilyTable::FromConfig(const JsonObject& config) {
   status = config.GetOptional("tie_word_embeddings", &tied);
   if (!status.ok()) return status;
   facts.tied_head = tied;
-  const bool outer = config.Has("quantization_config");
-  const absl::StatusOr<QuantizationScheme> scheme =
-      ReadQuantization(outer ? config : text);
+  const absl::StatusOr<QuantizationScheme> scheme = ReadQuantization(config);
   if (!scheme.ok()) return scheme.status();
   facts.quantization = scheme->name;
   builder.SetLayers("all", builder.LayersIf([](int32_t) { return true; }));
@@ -181,8 +179,14 @@ absl::StatusOr<FamilyTable> FamilyTable::FromConfig(const JsonObject& config) {
 }
 
 absl::StatusOr<FamilyTable> FamilyTable::Load(const std::string& dir) {
+  return Load(*Folder::Local(dir));
+}
+
+absl::StatusOr<FamilyTable> FamilyTable::Load(const Folder& folder) {
+  absl::StatusOr<JsonValue> json = folder.ReadJson("config.json");
+  if (!json.ok()) return json.status();
   const absl::StatusOr<JsonObject> config =
-      JsonObject::ReadFile(internal::JoinPath(dir, "config.json"));
+      JsonObject::From(*std::move(json), folder.PathOf("config.json"));
   if (!config.ok()) return config.status();
   return FromConfig(*config);
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "espalier/io/folder.h"
 #include "espalier/io/json_object.h"
 #include "espalier/io/safetensors_format.h"
 
@@ -116,6 +117,7 @@ class FamilyTable {
   static absl::StatusOr<FamilyTable> FromConfig(const JsonObject& config);
   // Of DIR/config.json; NOT_FOUND without one.
   static absl::StatusOr<FamilyTable> Load(const std::string& dir);
+  static absl::StatusOr<FamilyTable> Load(const Folder& folder);
   static std::vector<std::string> Families();
 
   const FamilyFacts& facts() const { return facts_; }

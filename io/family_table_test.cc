@@ -205,8 +205,9 @@ TEST(FamilyTableTest, PackedFormsHaveTheirShapes) {
       R"({"model_type":"llama","vocab_size":8,"hidden_size":40,
           "num_hidden_layers":1,"num_attention_heads":2,"intermediate_size":64,
           "quantization_config":{"quant_method":"compressed-tensors",
-            "format":"pack-quantized","config_groups":{"g":{"weights":{
-            "num_bits":4,"group_size":32}}}}})");
+            "format":"pack-quantized","config_groups":{"g":{
+            "targets":["Linear"],"weights":{"num_bits":4,
+            "group_size":32}}}}})");
   ASSERT_TRUE(k2.ok()) << k2.status();
   const std::string up = "model.layers.0.mlp.up_proj.";
   EXPECT_THAT(shape(*k2, up + "weight_packed", D::kI32), ElementsAre(64, 5));
@@ -285,6 +286,31 @@ TEST(FamilyTableTest, RefusesWhatItDoesNotKnow) {
       HasSubstr("in units of 0"));
   EXPECT_THAT(with(R"(,"quantization_config":{"quant_method":"awq"})"),
               HasSubstr("\"awq\""));
+  // What the reader of weights refuses or knows, the table does too.
+  EXPECT_THAT(with(R"(,"text_config":{"quantization_config":
+                   {"quant_method":"fp8"}},"quantization_config":
+                   {"quant_method":"fp8"})"),
+              HasSubstr("stands outside and inside text_config"));
+  EXPECT_THAT(with(R"(,"quantization_config":{"quant_method":"fp8",
+                   "fmt":"e5m2"})"),
+              HasSubstr("\"e5m2\""));
+  const auto groups = [&](const std::string& second) {
+    return with(absl::StrCat(
+        R"(,"quantization_config":{"quant_method":"compressed-tensors",
+        "format":"pack-quantized","config_groups":{"a":{"targets":["Linear"],
+        "weights":{"num_bits":4,"type":"int","strategy":"group",
+        "group_size":32}},"b":{"targets":["x"],"weights":{"num_bits":)",
+        second, R"(,"type":"int","strategy":"group","group_size":32}}}})"));
+  };
+  EXPECT_EQ(groups("4"), "");
+  EXPECT_THAT(groups("8"), HasSubstr("are stored differently"));
+  EXPECT_EQ(with(R"(,"quantization_config":{"quant_method":"modelopt"})"), "");
+  EXPECT_THAT(with(R"(,"quantization_config":{"quant_method":"modelopt",
+                   "quant_algo":"FP8"})"),
+              HasSubstr("quant_algo is \"FP8\""));
+  EXPECT_THAT(with(R"(,"quantization_config":{"quant_method":"bitsandbytes",
+                   "load_in_8bit":true})"),
+              HasSubstr("in 8 bits"));
   EXPECT_THAT(FromText(R"({"model_type":"llama","vocab_size":8,
       "hidden_size":8,"num_hidden_layers":2000000000,"num_attention_heads":2,
       "intermediate_size":8})")

@@ -185,18 +185,25 @@ class Counter {
 }  // namespace
 
 absl::StatusOr<InspectReport> InspectCheckpoint(const std::string& dir) {
+  return InspectCheckpoint(Folder::Local(dir));
+}
+
+absl::StatusOr<InspectReport> InspectCheckpoint(
+    std::shared_ptr<const Folder> folder) {
   InspectReport report;
-  report.dir = dir;
+  report.dir = folder->path();
   ProblemList problems;
   const absl::StatusOr<TensorCatalog> catalog =
-      TensorCatalog::Scan(dir, &problems, &report.notes);
+      TensorCatalog::Scan(std::move(folder), &problems, &report.notes);
   if (!catalog.ok()) return catalog.status();
   if (!problems.empty()) return TensorCatalog::FirstProblem(problems);
   report.num_files = static_cast<int64_t>(catalog->files().size());
   report.num_tensors = static_cast<int64_t>(catalog->tensors().size());
   report.total_bytes = catalog->total_bytes();
   report.machine_bytes = internal::MachineMemoryBytes();
-  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(dir);
+  const absl::StatusOr<FamilyTable> table =
+      FamilyTable::Load(*catalog->folder());
+  if (IsTransportError(table.status())) return table.status();
   report.family_known = table.ok();
   if (table.ok()) {
     report.facts = table->facts();

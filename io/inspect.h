@@ -2,6 +2,7 @@
 #define ESPALIER_IO_INSPECT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,8 @@ struct InspectReport {
 // Fails: NOT_FOUND without a folder or weights, DATA_LOSS on a broken one. A
 // family without a table is no failure.
 absl::StatusOr<InspectReport> InspectCheckpoint(const std::string& dir);
+absl::StatusOr<InspectReport> InspectCheckpoint(
+    std::shared_ptr<const Folder> folder);
 
 JsonValue ToJson(const InspectReport& report);
 // Lines for a person; runs of equal layers share one.

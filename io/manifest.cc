@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/atomic_file.h"
@@ -31,21 +30,16 @@ absl::StatusOr<std::vector<std::string>> CoveredFiles(
   for (const TensorCatalog::File& file : catalog.files()) {
     names.push_back(file.name);
   }
-  std::error_code error;
-  std::filesystem::directory_iterator it(catalog.dir(), error);
-  for (; !error && it != std::filesystem::directory_iterator();
-       it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  const Folder& folder = *catalog.folder();
+  const absl::StatusOr<std::vector<std::string>> others =
+      folder.List(/*deep=*/false);
+  if (!others.ok()) return others.status();
+  for (const std::string& name : *others) {
     if (name[0] == '.' || name == kManifestName ||
-        it->path().extension() == ".safetensors" ||
-        !it->is_regular_file(error)) {
+        absl::EndsWith(name, ".safetensors") || !folder.Open(name).ok()) {
       continue;
     }
     names.push_back(name);
-  }
-  if (error) {
-    return absl::UnknownError(
-        absl::StrCat("cannot look at ", catalog.dir(), ": ", error.message()));
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -117,10 +111,10 @@ absl::StatusOr<int64_t> SizeOf(const TensorCatalog& catalog,
                                const std::vector<std::string>& names) {
   int64_t total = 0;
   for (const std::string& name : names) {
-    const absl::StatusOr<internal::FileIdentity> identity =
-        internal::IdentityOf(internal::JoinPath(catalog.dir(), name));
-    if (!identity.ok()) return identity.status();
-    total += identity->size;
+    const absl::StatusOr<internal::ReadableFile> file =
+        catalog.folder()->Open(name);
+    if (!file.ok()) return file.status();
+    total += file->size();
   }
   return total;
 }
@@ -144,9 +138,9 @@ std::string TensorAt(const TensorCatalog& catalog, const std::string& name,
 absl::Status CheckFile(const Manifest::File& file, int64_t block_bytes,
                        const TensorCatalog& catalog, bool full, Reader* reader,
                        ProblemList* problems) {
-  const std::string path = internal::JoinPath(catalog.dir(), file.name);
+  const std::string path = catalog.folder()->PathOf(file.name);
   const absl::StatusOr<internal::ReadableFile> readable =
-      internal::ReadableFile::Open(path);
+      catalog.folder()->Open(file.name);
   if (absl::IsNotFound(readable.status())) {
     problems->Add("manifest_missing_file",
                   absl::StrCat(path, ": in the manifest, but missing"));
@@ -184,78 +178,10 @@ absl::Status CheckFile(const Manifest::File& file, int64_t block_bytes,
   return absl::OkStatus();
 }
 
-}  // namespace
-
-std::string Manifest::HeaderFingerprint() const {
-  ContentHasher hasher;
-  for (const File& file : files) {
-    if (file.header_hash.empty()) continue;
-    hasher.Update(absl::StrCat(file.name, "\n", file.num_bytes, "\n",
-                               file.header_hash, "\n"));
-  }
-  return hasher.HexDigest();
-}
-
-absl::StatusOr<Manifest> MakeManifest(const TensorCatalog& catalog,
-                                      const ReadProgress& progress) {
-  const absl::StatusOr<std::vector<std::string>> names = CoveredFiles(catalog);
-  if (!names.ok()) return names.status();
-  const absl::StatusOr<int64_t> total = SizeOf(catalog, *names);
-  if (!total.ok()) return total.status();
-  Manifest manifest;
-  Reader reader(catalog, progress, *total);
-  for (const std::string& name : *names) {
-    const absl::StatusOr<internal::ReadableFile> readable =
-        internal::ReadableFile::Open(internal::JoinPath(catalog.dir(), name));
-    if (!readable.ok()) return readable.status();
-    Manifest::File file;
-    file.name = name;
-    file.num_bytes = readable->size();
-    absl::StatusOr<std::string> hash = reader.HeaderHash(*readable, name);
-    if (!hash.ok()) return hash.status();
-    file.header_hash = *std::move(hash);
-    for (int64_t begin = 0; begin < file.num_bytes;
-         begin += manifest.block_bytes) {
-      hash =
-          reader.Hash(*readable, begin,
-                      std::min(begin + manifest.block_bytes, file.num_bytes));
-      if (!hash.ok()) return hash.status();
-      file.block_hashes.push_back(*std::move(hash));
-    }
-    manifest.files.push_back(std::move(file));
-  }
-  return manifest;
-}
-
-absl::Status CheckManifest(const Manifest& manifest,
-                           const TensorCatalog& catalog, bool full,
-                           ProblemList* problems,
-                           const ReadProgress& progress) {
-  int64_t total = 0;
-  for (const Manifest::File& file : manifest.files) total += file.num_bytes;
-  Reader reader(catalog, progress, total);
-  for (const Manifest::File& file : manifest.files) {
-    absl::Status status =
-        CheckFile(file, manifest.block_bytes, catalog, full, &reader, problems);
-    if (!status.ok()) return status;
-  }
-  for (const TensorCatalog::File& file : catalog.files()) {
-    const bool known = std::any_of(
-        manifest.files.begin(), manifest.files.end(),
-        [&](const Manifest::File& m) { return m.name == file.name; });
-    if (known) continue;
-    problems->Add("manifest_extra_file",
-                  absl::StrCat(catalog.PathOf(file),
-                               ": holds weights, the manifest lacks it"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
-  absl::StatusOr<JsonValue> value = ReadJsonFile(path, kMaxManifestBytes);
-  if (!value.ok()) return value.status();
+absl::StatusOr<Manifest> ParseManifest(JsonValue value,
+                                       const std::string& path) {
   const absl::StatusOr<JsonObject> json =
-      JsonObject::From(*std::move(value), path);
+      JsonObject::From(std::move(value), path);
   if (!json.ok()) return json.status();
   Manifest manifest;
   std::string format;
@@ -307,6 +233,86 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
   }
   if (!status.ok()) return status;
   return manifest;
+}
+
+}  // namespace
+
+std::string Manifest::HeaderFingerprint() const {
+  ContentHasher hasher;
+  for (const File& file : files) {
+    if (file.header_hash.empty()) continue;
+    hasher.Update(absl::StrCat(file.name, "\n", file.num_bytes, "\n",
+                               file.header_hash, "\n"));
+  }
+  return hasher.HexDigest();
+}
+
+absl::StatusOr<Manifest> MakeManifest(const TensorCatalog& catalog,
+                                      const ReadProgress& progress) {
+  const absl::StatusOr<std::vector<std::string>> names = CoveredFiles(catalog);
+  if (!names.ok()) return names.status();
+  const absl::StatusOr<int64_t> total = SizeOf(catalog, *names);
+  if (!total.ok()) return total.status();
+  Manifest manifest;
+  Reader reader(catalog, progress, *total);
+  for (const std::string& name : *names) {
+    const absl::StatusOr<internal::ReadableFile> readable =
+        catalog.folder()->Open(name);
+    if (!readable.ok()) return readable.status();
+    Manifest::File file;
+    file.name = name;
+    file.num_bytes = readable->size();
+    absl::StatusOr<std::string> hash = reader.HeaderHash(*readable, name);
+    if (!hash.ok()) return hash.status();
+    file.header_hash = *std::move(hash);
+    for (int64_t begin = 0; begin < file.num_bytes;
+         begin += manifest.block_bytes) {
+      hash =
+          reader.Hash(*readable, begin,
+                      std::min(begin + manifest.block_bytes, file.num_bytes));
+      if (!hash.ok()) return hash.status();
+      file.block_hashes.push_back(*std::move(hash));
+    }
+    manifest.files.push_back(std::move(file));
+  }
+  return manifest;
+}
+
+absl::Status CheckManifest(const Manifest& manifest,
+                           const TensorCatalog& catalog, bool full,
+                           ProblemList* problems,
+                           const ReadProgress& progress) {
+  int64_t total = 0;
+  for (const Manifest::File& file : manifest.files) total += file.num_bytes;
+  Reader reader(catalog, progress, total);
+  for (const Manifest::File& file : manifest.files) {
+    absl::Status status =
+        CheckFile(file, manifest.block_bytes, catalog, full, &reader, problems);
+    if (!status.ok()) return status;
+  }
+  for (const TensorCatalog::File& file : catalog.files()) {
+    const bool known = std::any_of(
+        manifest.files.begin(), manifest.files.end(),
+        [&](const Manifest::File& m) { return m.name == file.name; });
+    if (known) continue;
+    problems->Add("manifest_extra_file",
+                  absl::StrCat(catalog.PathOf(file),
+                               ": holds weights, the manifest lacks it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
+  absl::StatusOr<JsonValue> value = ReadJsonFile(path, kMaxManifestBytes);
+  if (!value.ok()) return value.status();
+  return ParseManifest(*std::move(value), path);
+}
+
+absl::StatusOr<Manifest> ReadManifest(const Folder& folder) {
+  absl::StatusOr<JsonValue> value =
+      folder.ReadJson(kManifestName, kMaxManifestBytes);
+  if (!value.ok()) return value.status();
+  return ParseManifest(*std::move(value), folder.PathOf(kManifestName));
 }
 
 absl::Status WriteManifest(const Manifest& manifest, const std::string& path) {

@@ -52,6 +52,7 @@ absl::Status CheckManifest(const Manifest& manifest,
 
 // Fails: NOT_FOUND, INVALID_ARGUMENT naming the key.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);
+absl::StatusOr<Manifest> ReadManifest(const Folder& folder);
 absl::Status WriteManifest(const Manifest& manifest, const std::string& path);
 
 }  // namespace espalier

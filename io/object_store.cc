@@ -235,15 +235,36 @@ absl::StatusOr<ObjectInfo> ObjectStore::Head(const std::string& bucket,
 absl::StatusOr<std::string> ObjectStore::Read(const std::string& bucket,
                                               const ObjectInfo& object,
                                               int64_t offset, int64_t count) {
-  if (offset < 0 || count < 0 || offset > object.size - count) {
+  std::string bytes(static_cast<size_t>(std::max<int64_t>(count, 0)), '\0');
+  absl::Status status = ReadInto(
+      bucket, object, offset,
+      absl::MakeSpan(reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()));
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+absl::Status ObjectStore::ReadInto(const std::string& bucket,
+                                   const ObjectInfo& object, int64_t offset,
+                                   absl::Span<uint8_t> bytes) {
+  const int64_t count = static_cast<int64_t>(bytes.size());
+  if (offset < 0 || offset > object.size - count) {
     return absl::OutOfRangeError(
         absl::StrCat("s3://", bucket, "/", object.key, ": bytes [", offset,
                      ", ", offset + count, ") of ", object.size));
   }
-  if (count == 0) return std::string();
-  auto answer = impl_->Run(impl_->RangeRequest(bucket, object, offset, count));
-  if (!answer.ok()) return answer.status();
-  return std::move(answer->body);
+  std::vector<HttpRequest> parts;
+  for (int64_t at = 0; at < count; at += impl_->config.part_bytes) {
+    parts.push_back(
+        impl_->RangeRequest(bucket, object, offset + at,
+                            std::min(impl_->config.part_bytes, count - at)));
+  }
+  absl::Status status = impl_->http.Run(parts);
+  if (!status.ok()) return status;
+  uint8_t* to = bytes.data();
+  for (const HttpRequest& part : parts) {
+    to = std::copy(part.body.begin(), part.body.end(), to);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ObjectStore::Impl::CheckDigest(const std::string& bucket,

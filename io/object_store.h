@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace espalier {
 
@@ -69,6 +70,10 @@ class ObjectStore {
   absl::StatusOr<std::string> Read(const std::string& bucket,
                                    const ObjectInfo& object, int64_t offset,
                                    int64_t count);
+  // Fills `bytes` from `offset` on, in parts read in parallel, with the checks
+  // of Fetch but for the checksum, which is of whole objects.
+  absl::Status ReadInto(const std::string& bucket, const ObjectInfo& object,
+                        int64_t offset, absl::Span<uint8_t> bytes);
   // Writes the whole object to a file, in parts read in parallel; the file
   // appears whole. Every
   // part must be of the version that `object` names. The file is compared with

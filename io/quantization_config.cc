@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 
-#include "espalier/io/internal/file.h"
 #include "espalier/io/internal/name_pattern.h"
 #include "espalier/io/internal/text.h"
 
@@ -70,6 +69,8 @@ absl::string_view ToString(QuantMethod method) {
       return "mxfp4";
     case QuantMethod::kModelOpt:
       return "modelopt";
+    case QuantMethod::kBitsAndBytes:
+      return "bitsandbytes";
   }
   return "unknown";
 }
@@ -125,14 +126,37 @@ absl::Status QuantizationConfig::ParseFp8(const JsonObject& json) {
     return json.Error("fmt", absl::StrCat("is ", internal::Quote(fmt),
                                           ", expected \"e4m3\""));
   }
-  std::vector<int64_t> block = {128, 128};
-  if (auto s = json.GetOptional("weight_block_size", &block); !s.ok()) return s;
-  if (block != std::vector<int64_t>{128, 128}) {
-    return json.Error("weight_block_size",
-                      absl::StrCat("is [", absl::StrJoin(block, ", "),
-                                   "], expected [128, 128]"));
+  if (auto s = json.GetOptional("weight_block_size", &block_); !s.ok()) {
+    return s;
+  }
+  if (block_.size() != 2 || block_[0] < 1 || block_[1] < 1) {
+    return json.Error("weight_block_size", "is no pair of positive numbers");
   }
   return absl::OkStatus();
+}
+
+absl::Status QuantizationConfig::ParseBitsAndBytes(const JsonObject& json) {
+  std::string type = "nf4";
+  bool eight = false;
+  if (auto s = json.GetOptional("bnb_4bit_quant_type", &type); !s.ok()) {
+    return s;
+  }
+  if (auto s = json.GetOptional("load_in_8bit", &eight); !s.ok()) return s;
+  if (type == "nf4" && !eight) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(json.where(), ": bitsandbytes ",
+                                               eight ? "in 8 bits" : type,
+                                               " is not known, expected nf4"));
+}
+
+absl::Status QuantizationConfig::CheckDecodable() const {
+  if (method_ == QuantMethod::kBitsAndBytes) {
+    return absl::UnimplementedError(
+        absl::StrCat(where_, ": bitsandbytes weights are not decoded"));
+  }
+  if (block_ == std::vector<int64_t>{128, 128}) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where_, ": weight_block_size is [",
+                   absl::StrJoin(block_, ", "), "], expected [128, 128]"));
 }
 
 absl::Status QuantizationConfig::ParseGroup(const std::string& name,
@@ -239,6 +263,7 @@ absl::Status QuantizationConfig::ParseCompressedTensors(
     if (!rule.ok()) return rule.status();
     ignore_.push_back(*std::move(rule));
   }
+  if (groups_.empty()) return json.Error("config_groups", "is empty");
   return absl::OkStatus();
 }
 
@@ -261,6 +286,7 @@ absl::StatusOr<QuantizationConfig> QuantizationConfig::Parse(
   if (auto s = owner.Get("quantization_config", &json); !s.ok()) return s;
   std::string method;
   if (auto s = json.Get("quant_method", &method); !s.ok()) return s;
+  result.where_ = json.where();
   absl::Status status;
   if (method == "fp8") {
     result.method_ = QuantMethod::kFp8;
@@ -272,10 +298,15 @@ absl::StatusOr<QuantizationConfig> QuantizationConfig::Parse(
     result.method_ = QuantMethod::kMxfp4;
   } else if (method == "modelopt") {
     result.method_ = QuantMethod::kModelOpt;
+    status = json.GetOptional("quant_algo", &result.algorithm_);
+  } else if (method == "bitsandbytes") {
+    result.method_ = QuantMethod::kBitsAndBytes;
+    status = ParseBitsAndBytes(json);
   } else {
     status = absl::UnimplementedError(absl::StrCat(
         json.where(), ": quant_method ", internal::Quote(method),
-        " is not known, expected fp8, compressed-tensors, mxfp4 or modelopt"));
+        " is not known, expected fp8, compressed-tensors, mxfp4, modelopt or "
+        "bitsandbytes"));
   }
   if (!status.ok()) return status;
   return result;
@@ -283,14 +314,22 @@ absl::StatusOr<QuantizationConfig> QuantizationConfig::Parse(
 
 absl::StatusOr<QuantizationConfig> QuantizationConfig::ReadFolder(
     const std::string& dir) {
-  const std::string path = internal::JoinPath(dir, "config.json");
-  constexpr int64_t kMaxBytes = int64_t{64} << 20;
-  const auto text = internal::ReadFileIfThere(path, kMaxBytes);
-  if (!text.ok()) return text.status();
-  if (!text->has_value()) return QuantizationConfig();
-  const absl::StatusOr<JsonObject> json = JsonObject::Parse(**text, path);
+  return ReadFolder(*Folder::Local(dir));
+}
+
+absl::StatusOr<QuantizationConfig> QuantizationConfig::ReadFolder(
+    const Folder& folder) {
+  absl::StatusOr<JsonValue> value = folder.ReadJson("config.json");
+  if (absl::IsNotFound(value.status())) return QuantizationConfig();
+  if (!value.ok()) return value.status();
+  const absl::StatusOr<JsonObject> json =
+      JsonObject::From(*std::move(value), folder.PathOf("config.json"));
   if (!json.ok()) return json.status();
-  return Parse(*json);
+  absl::StatusOr<QuantizationConfig> config = Parse(*json);
+  if (!config.ok()) return config;
+  const absl::Status status = config->CheckDecodable();
+  if (!status.ok()) return status;
+  return config;
 }
 
 }  // namespace espalier

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "espalier/io/folder.h"
 #include "espalier/io/json_object.h"
 
 namespace espalier {
@@ -24,6 +25,7 @@ enum class QuantMethod : uint8_t {
   kCompressedTensors,  // weight_packed, or F8_E4M3 with weight_scale
   kMxfp4,              // gpt-oss: _blocks and _scales
   kModelOpt,           // U8 weight with weight_scale and weight_scale_2
+  kBitsAndBytes,       // NF4 codes with absmax and quant_map
 };
 absl::string_view ToString(QuantMethod method);
 
@@ -46,14 +48,25 @@ class QuantizationConfig {
  public:
   QuantizationConfig();  // kNone
   // `config` is the whole config.json. Fails INVALID_ARGUMENT or UNIMPLEMENTED
-  // with the key: another quant_method, format, number of bits, block size or
-  // strategy; both an outer and an inner quantization_config.
+  // with the key: another quant_method, format, number of bits or strategy;
+  // both an outer and an inner quantization_config. Who only looks at tensors
+  // or cuts them takes all of these; who decodes them asks CheckDecodable too.
   static absl::StatusOr<QuantizationConfig> Parse(const JsonObject& config);
-  // The config.json of a folder; kNone where the folder has none.
+  // UNIMPLEMENTED or INVALID_ARGUMENT, naming the key: bitsandbytes; blocks of
+  // FP8 of another size than 128 x 128.
+  absl::Status CheckDecodable() const;
+  // The config.json of a folder, decodable; kNone where the folder has none.
   static absl::StatusOr<QuantizationConfig> ReadFolder(const std::string& dir);
+  static absl::StatusOr<QuantizationConfig> ReadFolder(const Folder& folder);
 
   QuantMethod method() const { return method_; }
   const std::vector<QuantizationGroup>& groups() const { return groups_; }
+  // kFp8: rows and columns that share a scale.
+  const std::vector<int64_t>& block() const { return block_; }
+  // kModelOpt: its quant_algo.
+  const std::string& algorithm() const { return algorithm_; }
+  // "config.json: quantization_config", for messages.
+  const std::string& where() const { return where_; }
 
   // compressed-tensors: the group of a module ("model.layers.0.mlp.up_proj"),
   // null when the module is ignored or no target names it. A target or ignore
@@ -71,11 +84,15 @@ class QuantizationConfig {
   static absl::StatusOr<bool> Matches(const Rule& rule,
                                       absl::string_view module);
   absl::Status ParseFp8(const JsonObject& json);
+  static absl::Status ParseBitsAndBytes(const JsonObject& json);
   absl::Status ParseCompressedTensors(const JsonObject& json);
   absl::Status ParseGroup(const std::string& name, const JsonObject& json,
                           const std::string& format);
 
   QuantMethod method_ = QuantMethod::kNone;
+  std::string where_;
+  std::vector<int64_t> block_ = {128, 128};
+  std::string algorithm_ = "NVFP4";
   std::vector<QuantizationGroup> groups_;
   std::vector<std::vector<Rule>> targets_;  // one list for each group
   std::vector<Rule> ignore_;

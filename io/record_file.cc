@@ -102,12 +102,23 @@ int64_t RecordFile::num_bytes() const { return impl_->file.size(); }
 
 absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
     const std::string& path, const RecordFileOptions& options) {
+  return OpenFile(internal::ReadableFile::Open(path), path, options);
+}
+
+absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
+    const Folder& folder, const std::string& name,
+    const RecordFileOptions& options) {
+  return OpenFile(folder.Open(name), folder.PathOf(name), options);
+}
+
+absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::OpenFile(
+    absl::StatusOr<internal::ReadableFile> file, const std::string& path,
+    const RecordFileOptions& options) {
   if (options.boundary == TextBoundary::kSeparator &&
       options.separator.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": the document separator is empty"));
   }
-  auto file = internal::ReadableFile::Open(path);
   if (!file.ok()) return file.status();
   RecordFormat format = options.format;
   if (format == RecordFormat::kAuto) {
@@ -123,7 +134,7 @@ absl::StatusOr<std::unique_ptr<RecordFile>> RecordFile::Open(
 absl::StatusOr<Record> RecordFile::Read(int64_t index) const {
   ESPALIER_CHECK(index >= 0 && index < size(), "record ", index, " of ",
                  size());
-  const auto identity = internal::IdentityOf(path());
+  const auto identity = impl_->file.IdentityNow();
   if (!identity.ok()) return identity.status();
   if (!(*identity == impl_->file.identity())) return impl_->Changed();
   const auto span = impl_->Find(index);

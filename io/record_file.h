@@ -8,6 +8,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "espalier/io/folder.h"
+
 namespace espalier {
 
 enum class RecordFormat : uint8_t {
@@ -48,6 +50,11 @@ class RecordFile {
   // that does not close, text behind it, an empty separator.
   static absl::StatusOr<std::unique_ptr<RecordFile>> Open(
       const std::string& path, const RecordFileOptions& options);
+  // A file of a folder that need not be local: the pass at the start reads all
+  // of it, front to back.
+  static absl::StatusOr<std::unique_ptr<RecordFile>> Open(
+      const Folder& folder, const std::string& name,
+      const RecordFileOptions& options);
   ~RecordFile();
 
   const std::string& path() const;
@@ -63,6 +70,9 @@ class RecordFile {
  private:
   class Impl;
   explicit RecordFile(std::unique_ptr<Impl> impl);
+  static absl::StatusOr<std::unique_ptr<RecordFile>> OpenFile(
+      absl::StatusOr<internal::ReadableFile> file, const std::string& path,
+      const RecordFileOptions& options);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/json_object.h"
 #include "espalier/io/object_cache.h"
+#include "espalier/io/object_folder.h"
 #include "espalier/io/object_store.h"
 
 namespace espalier {
@@ -145,6 +147,49 @@ TEST_F(S3ServerTest, FaultsPassOrAreNamed) {
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(cache->Get({"bucket", "data"}).status().code(),
             absl::StatusCode::kUnavailable);
+}
+
+TEST_F(S3ServerTest, FoldersAreReadByRanges) {
+  ObjectFolderOptions options;
+  options.cache_dir = dir_.Path("blocks");
+  options.cache_bytes = 1'000'000;
+  options.block_bytes = 40'000;
+  options.ahead_bytes = 400'000;
+  const auto open = [&](const ObjectStoreConfig& config) {
+    return OpenObjectFolder(config, {"bucket", "data"}, options);
+  };
+  const auto store = Store();
+  ASSERT_EQ(Fetch(*store, "data/train file.jsonl"), absl::OkStatus());
+  const std::string expected = test::ReadFile(dir_.Path("f"));
+  const auto folder = open(config_);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const auto file = (*folder)->Open("train file.jsonl");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto read_all = [&] {
+    std::string got(expected.size(), '\0');
+    absl::Status status;
+    constexpr size_t kPiece = 39'999;
+    for (size_t at = 0; at < got.size() && status.ok(); at += kPiece) {
+      status = file->ReadAt(
+          static_cast<int64_t>(at),
+          absl::MakeSpan(reinterpret_cast<uint8_t*>(got.data()) + at,
+                         std::min(kPiece, got.size() - at)));
+    }
+    if (status.ok() && got != expected) return absl::DataLossError("bytes");
+    return status;
+  };
+  EXPECT_EQ(read_all(), absl::OkStatus());
+  Fault("throttle", 4);
+  EXPECT_EQ(read_all(), absl::OkStatus());
+  Fault("truncate", 4);
+  EXPECT_EQ(read_all(), absl::OkStatus());
+  ObjectStoreConfig wrong = config_;
+  wrong.secret_key += "x";
+  EXPECT_EQ(open(wrong).status().code(), absl::StatusCode::kPermissionDenied);
+  kill(child_, SIGKILL);
+  config_.max_attempts = 2;
+  EXPECT_EQ(read_all().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(open(config_).status().code(), absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

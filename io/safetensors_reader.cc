@@ -112,9 +112,13 @@ absl::string_view ToString(ReadMode mode) {
   return "unknown";
 }
 
+absl::StatusOr<internal::ReadableFile> SafetensorsFile::OpenBytes() const {
+  return remote_ != nullptr ? remote_->Open(name_)
+                            : internal::ReadableFile::Open(path_);
+}
+
 absl::Status SafetensorsFile::ReadHeader() {
-  absl::StatusOr<internal::ReadableFile> file =
-      internal::ReadableFile::Open(path_);
+  const absl::StatusOr<internal::ReadableFile> file = OpenBytes();
   if (!file.ok()) return file.status();
   identity_ = file->identity();
   const int64_t file_bytes = file->size();
@@ -152,6 +156,21 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(
                  : internal::IsRemoteFile(path) ? ReadMode::kRead
                                                 : ReadMode::kMap;
   if (result.mode_ == ReadMode::kMap) result.maps_ = std::move(maps);
+  return result;
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(
+    std::shared_ptr<const Folder> folder, const std::string& name,
+    ReadMode mode, std::shared_ptr<internal::MapCache> maps) {
+  if (folder->is_local()) {
+    return Open(folder->PathOf(name), mode, std::move(maps));
+  }
+  SafetensorsFile result;
+  result.path_ = folder->PathOf(name);
+  result.remote_ = std::move(folder);
+  result.name_ = name;
+  result.mode_ = ReadMode::kRead;
+  if (absl::Status status = result.ReadHeader(); !status.ok()) return status;
   return result;
 }
 
@@ -220,8 +239,7 @@ absl::StatusOr<Tensor> SafetensorsFile::LoadRead(Device& device,
                                                  const SafetensorsEntry& entry,
                                                  const Shape& shape,
                                                  DType dtype) const {
-  absl::StatusOr<internal::ReadableFile> file =
-      internal::ReadableFile::Open(path_);
+  const absl::StatusOr<internal::ReadableFile> file = OpenBytes();
   if (!file.ok()) return file.status();
   absl::Status status = CheckUnchanged(file->identity());
   if (!status.ok()) return status;
@@ -246,8 +264,7 @@ absl::Status SafetensorsFile::ReadBytes(const SafetensorsEntry& entry,
         absl::OutOfRangeError(absl::StrCat(count, " bytes from byte ", offset,
                                            " of ", entry.num_bytes())));
   }
-  absl::StatusOr<internal::ReadableFile> file =
-      internal::ReadableFile::Open(path_);
+  const absl::StatusOr<internal::ReadableFile> file = OpenBytes();
   absl::Status status = file.status();
   if (status.ok() && file->identity() != identity_) {
     status = absl::DataLossError("the file changed since it was opened");

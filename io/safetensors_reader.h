@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "espalier/io/folder.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/safetensors_format.h"
 #include "espalier/runtime/device.h"
@@ -52,6 +53,10 @@ class SafetensorsFile {
   static absl::StatusOr<SafetensorsFile> Open(
       const std::string& path, ReadMode mode,
       std::shared_ptr<internal::MapCache> maps);
+  // A file of a folder, which is kept; kRead where that is not local.
+  static absl::StatusOr<SafetensorsFile> Open(
+      std::shared_ptr<const Folder> folder, const std::string& name,
+      ReadMode mode, std::shared_ptr<internal::MapCache> maps);
 
   const std::string& path() const { return path_; }
   // kMap or kRead.
@@ -101,6 +106,7 @@ class SafetensorsFile {
 
  private:
   SafetensorsFile() = default;
+  absl::StatusOr<internal::ReadableFile> OpenBytes() const;
   absl::Status ReadHeader();
   absl::Status CheckUnchanged(const internal::FileIdentity& now) const;
   absl::StatusOr<Tensor> LoadMapped(Device& device,
@@ -110,6 +116,8 @@ class SafetensorsFile {
                                   const Shape& shape, DType dtype) const;
 
   std::string path_;
+  std::shared_ptr<const Folder> remote_;  // null for a local file
+  std::string name_;                      // in remote_
   ReadMode mode_ = ReadMode::kMap;
   internal::FileIdentity identity_;
   std::shared_ptr<internal::MapCache> maps_;  // null in mode kRead

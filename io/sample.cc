@@ -119,6 +119,18 @@ class RecordSource final : public SampleSource {
   const SampleEncoder& encoder_;
 };
 
+absl::StatusOr<std::unique_ptr<SampleSource>> MakeSource(
+    absl::StatusOr<std::unique_ptr<RecordFile>> file,
+    const RecordSourceOptions& options, const SampleEncoder& encoder) {
+  if (options.fields.prompt.empty() != options.fields.completion.empty()) {
+    return absl::InvalidArgumentError(
+        "the prompt and the completion field go together");
+  }
+  if (!file.ok()) return file.status();
+  return std::make_unique<RecordSource>(*std::move(file), options.fields,
+                                        encoder);
+}
+
 }  // namespace
 
 absl::string_view ToString(TokenRole role) {
@@ -136,14 +148,14 @@ std::unique_ptr<SampleEncoder> MakePlainEncoder(
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenRecordSource(
     const std::string& path, const RecordSourceOptions& options,
     const SampleEncoder& encoder) {
-  if (options.fields.prompt.empty() != options.fields.completion.empty()) {
-    return absl::InvalidArgumentError(
-        "the prompt and the completion field go together");
-  }
-  auto file = RecordFile::Open(path, options.file);
-  if (!file.ok()) return file.status();
-  return std::make_unique<RecordSource>(*std::move(file), options.fields,
-                                        encoder);
+  return MakeSource(RecordFile::Open(path, options.file), options, encoder);
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenRecordSource(
+    const Folder& folder, const std::string& name,
+    const RecordSourceOptions& options, const SampleEncoder& encoder) {
+  return MakeSource(RecordFile::Open(folder, name, options.file), options,
+                    encoder);
 }
 
 }  // namespace espalier

@@ -88,6 +88,9 @@ struct RecordSourceOptions {
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenRecordSource(
     const std::string& path, const RecordSourceOptions& options,
     const SampleEncoder& encoder);
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenRecordSource(
+    const Folder& folder, const std::string& name,
+    const RecordSourceOptions& options, const SampleEncoder& encoder);
 
 }  // namespace espalier
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -12,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-#include "espalier/io/internal/file.h"
 #include "espalier/io/internal/map_cache.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/weight_map.h"
@@ -29,42 +26,43 @@ uint64_t HashName(absl::string_view name) {
   return absl::Hash<absl::string_view>()(name);
 }
 
-bool Exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-// Calls visit(tensor, file) for each item of an index file; errors begin with
-// its path.
+// Calls visit(tensor, file) for each item of the index; errors begin with its
+// path.
 absl::Status VisitIndex(
-    const std::string& path,
+    const Folder& folder,
     absl::FunctionRef<absl::Status(const std::string&, const std::string&)>
         visit,
     std::string* total_size = nullptr) {
   const absl::StatusOr<std::string> text =
-      internal::ReadWholeFile(path, internal::kMaxIndexBytes);
+      folder.ReadWhole(kIndexName, internal::kMaxIndexBytes);
   if (!text.ok()) return text.status();
   const absl::Status status =
       internal::VisitWeightMap(*text, visit, total_size);
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(path, ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat(folder.PathOf(kIndexName),
+                                                  ": ", status.message()));
 }
 
 }  // namespace
 
-TensorCatalog::TensorCatalog()
-    : maps_(std::make_shared<internal::MapCache>(kMaxKeptMaps)) {}
+TensorCatalog::TensorCatalog(std::shared_ptr<const Folder> folder)
+    : folder_(std::move(folder)),
+      maps_(std::make_shared<internal::MapCache>(kMaxKeptMaps)) {}
 
 absl::StatusOr<TensorCatalog> TensorCatalog::Scan(const std::string& dir,
                                                   ProblemList* problems,
                                                   ProblemList* notes,
                                                   ReadMode mode) {
-  TensorCatalog catalog;
-  catalog.dir_ = dir;
-  const std::string index_path = internal::JoinPath(dir, kIndexName);
-  const bool has_single = Exists(internal::JoinPath(dir, kSingleName));
-  catalog.has_index_ = Exists(index_path);
+  return Scan(Folder::Local(dir), problems, notes, mode);
+}
+
+absl::StatusOr<TensorCatalog> TensorCatalog::Scan(
+    std::shared_ptr<const Folder> folder, ProblemList* problems,
+    ProblemList* notes, ReadMode mode) {
+  TensorCatalog catalog(std::move(folder));
+  const std::string& dir = catalog.dir();
+  const bool has_single = catalog.folder_->Exists(kSingleName);
+  catalog.has_index_ = catalog.folder_->Exists(kIndexName);
   if (!has_single && !catalog.has_index_) {
     return absl::NotFoundError(
         absl::StrCat(dir, ": neither ", kSingleName, " nor ", kIndexName));
@@ -75,25 +73,30 @@ absl::StatusOr<TensorCatalog> TensorCatalog::Scan(const std::string& dir,
                                "; remove the one that is not meant"));
   }
   if (!catalog.has_index_) {
-    catalog.AddFile(kSingleName, mode, problems, notes);
+    absl::Status s = catalog.AddFile(kSingleName, mode, problems, notes);
+    if (!s.ok()) return s;
     catalog.NoteOtherFiles(notes);
     return catalog;
   }
-  if (absl::Status s = catalog.ReadIndex(index_path); !s.ok()) {
+  if (absl::Status s = catalog.ReadIndex(); !s.ok()) {
+    if (IsTransportError(s)) return s;
     problems->Add("bad_index", std::string(s.message()));
     return catalog;
   }
   for (size_t i = 0; i < catalog.mapped_files_.size(); ++i) {
-    if (!Exists(internal::JoinPath(dir, catalog.mapped_files_[i]))) {
-      problems->Add("missing_file",
-                    absl::StrCat(index_path, ": tensor ",
-                                 internal::Quote(catalog.first_mapped_[i]),
-                                 " is mapped to ", catalog.mapped_files_[i],
-                                 ", which is missing"));
+    if (!catalog.folder_->Exists(catalog.mapped_files_[i])) {
+      problems->Add(
+          "missing_file",
+          absl::StrCat(catalog.folder_->PathOf(kIndexName), ": tensor ",
+                       internal::Quote(catalog.first_mapped_[i]),
+                       " is mapped to ", catalog.mapped_files_[i],
+                       ", which is missing"));
     }
-    catalog.AddFile(catalog.mapped_files_[i], mode, problems, notes);
+    absl::Status s =
+        catalog.AddFile(catalog.mapped_files_[i], mode, problems, notes);
+    if (!s.ok()) return s;
   }
-  catalog.CheckMappings(index_path, problems, notes);
+  catalog.CheckMappings(problems, notes);
   catalog.mappings_ = {};
   catalog.first_mapped_ = {};
   catalog.NoteOtherFiles(notes);
@@ -103,10 +106,15 @@ absl::StatusOr<TensorCatalog> TensorCatalog::Scan(const std::string& dir,
 absl::StatusOr<TensorCatalog> TensorCatalog::Open(const std::string& dir,
                                                   ReadMode mode,
                                                   ProblemList* notes) {
+  return Open(Folder::Local(dir), mode, notes);
+}
+
+absl::StatusOr<TensorCatalog> TensorCatalog::Open(
+    std::shared_ptr<const Folder> folder, ReadMode mode, ProblemList* notes) {
   ProblemList problems;
   ProblemList ignored;
-  absl::StatusOr<TensorCatalog> catalog =
-      Scan(dir, &problems, notes != nullptr ? notes : &ignored, mode);
+  absl::StatusOr<TensorCatalog> catalog = Scan(
+      std::move(folder), &problems, notes != nullptr ? notes : &ignored, mode);
   if (!catalog.ok() || problems.empty()) return catalog;
   return FirstProblem(problems);
 }
@@ -122,12 +130,12 @@ absl::Status TensorCatalog::FirstProblem(const ProblemList& problems) {
 
 // File names and, for each tensor, a hash and the file's number. The text is
 // read again where names are needed for a message.
-absl::Status TensorCatalog::ReadIndex(const std::string& path) {
+absl::Status TensorCatalog::ReadIndex() {
   absl::flat_hash_map<std::string, uint32_t> numbers;
   std::vector<std::string> names;
   std::vector<std::string> first;
   absl::Status status = VisitIndex(
-      path,
+      *folder_,
       [&](const std::string& tensor, const std::string& file) {
         const auto [found, inserted] =
             numbers.try_emplace(file, static_cast<uint32_t>(names.size()));
@@ -159,7 +167,7 @@ absl::Status TensorCatalog::ReadIndex(const std::string& path) {
       [](const Mapping& a, const Mapping& b) { return a.hash == b.hash; });
   if (twice == mappings_.end()) return absl::OkStatus();
   return VisitIndex(
-      path, [&](const std::string& tensor, const std::string& /*file*/) {
+      *folder_, [&](const std::string& tensor, const std::string& /*file*/) {
         if (HashName(tensor) != twice->hash) return absl::OkStatus();
         return absl::InvalidArgumentError(absl::StrCat(
             "tensor ", internal::Quote(tensor), " is mapped twice"));
@@ -174,19 +182,20 @@ uint32_t TensorCatalog::ShapeIndex(absl::Span<const int64_t> shape) {
   return found->second;
 }
 
-void TensorCatalog::AddFile(const std::string& name, ReadMode mode,
-                            ProblemList* problems, ProblemList* notes) {
-  const std::string path = internal::JoinPath(dir_, name);
+absl::Status TensorCatalog::AddFile(const std::string& name, ReadMode mode,
+                                    ProblemList* problems, ProblemList* notes) {
+  const std::string path = folder_->PathOf(name);
   const uint32_t number = static_cast<uint32_t>(files_.size());
   files_.emplace_back().name = name;
   files_.back().first = static_cast<uint32_t>(tensors_.size());
   opened_.emplace_back();
-  if (!Exists(path)) return;  // told already
+  if (!folder_->Exists(name)) return absl::OkStatus();  // told
   absl::StatusOr<SafetensorsFile> file =
-      SafetensorsFile::Open(path, mode, maps_);
+      SafetensorsFile::Open(folder_, name, mode, maps_);
   if (!file.ok()) {
+    if (IsTransportError(file.status())) return file.status();
     problems->Add("bad_file", std::string(file.status().message()));
-    return;
+    return absl::OkStatus();
   }
   for (const std::string& warning : file->warnings()) {
     notes->Add("header", absl::StrCat(path, ": ", warning));
@@ -223,6 +232,7 @@ void TensorCatalog::AddFile(const std::string& name, ReadMode mode,
   }
   file->DropEntries();
   opened_.back() = *std::move(file);
+  return absl::OkStatus();
 }
 
 const TensorCatalog::Tensor* TensorCatalog::Find(absl::string_view name) const {
@@ -235,8 +245,7 @@ const TensorCatalog::Tensor* TensorCatalog::Find(absl::string_view name) const {
   return nullptr;
 }
 
-void TensorCatalog::CheckMappings(const std::string& path,
-                                  ProblemList* problems, ProblemList* notes) {
+void TensorCatalog::CheckMappings(ProblemList* problems, ProblemList* notes) {
   int64_t met = 0;
   for (const Tensor& tensor : tensors_) {
     const absl::string_view name = NameOf(tensor);
@@ -265,8 +274,8 @@ void TensorCatalog::CheckMappings(const std::string& path,
   if (met == static_cast<int64_t>(mappings_.size())) return;
   // Names are needed for messages only; what is in a missing or broken file
   // has been told already.
-  absl::Status ignored =
-      VisitIndex(path, [&](const std::string& tensor, const std::string& file) {
+  absl::Status ignored = VisitIndex(
+      *folder_, [&](const std::string& tensor, const std::string& file) {
         const uint64_t hash = HashName(tensor);
         const auto mapping = std::lower_bound(
             mappings_.begin(), mappings_.end(), hash,
@@ -284,20 +293,16 @@ void TensorCatalog::CheckMappings(const std::string& path,
 }
 
 void TensorCatalog::NoteOtherFiles(ProblemList* notes) const {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(dir_, error), end;
-       !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  const absl::StatusOr<std::vector<std::string>> names =
+      folder_->List(/*deep=*/false);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
     const bool used =
         std::any_of(files_.begin(), files_.end(),
                     [&](const File& file) { return file.name == name; });
-    if (absl::EndsWith(name, ".safetensors") && !used) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
+    if (!absl::EndsWith(name, ".safetensors") || used) continue;
     notes->Add("ignored_file",
-               absl::StrCat(internal::JoinPath(dir_, name),
+               absl::StrCat(folder_->PathOf(name),
                             ": the index does not name it; it is ignored"));
   }
 }
@@ -317,7 +322,7 @@ SafetensorsEntry TensorCatalog::EntryOf(const Tensor& tensor) const {
 }
 
 std::string TensorCatalog::PathOf(const File& file) const {
-  return internal::JoinPath(dir_, file.name);
+  return folder_->PathOf(file.name);
 }
 
 }  // namespace espalier

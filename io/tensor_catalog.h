@@ -43,22 +43,29 @@ class TensorCatalog {
   };
 
   // Fails where there is nothing to look at: NOT_FOUND without a folder, or
-  // without model.safetensors and its index. Anything else wrong goes into
-  // `problems`, by kind: ambiguous_folder, bad_index, missing_file,
-  // bad_file, duplicate_tensor, tensor_not_in_file (which the index maps to a
-  // file that does not hold it); and into `notes`: unmapped_tensor,
-  // ignored_file, header (unknown fields).
+  // without model.safetensors and its index; and with IsTransportError.
+  // Anything else wrong goes into `problems`, by kind: ambiguous_folder,
+  // bad_index, missing_file, bad_file, duplicate_tensor, tensor_not_in_file
+  // (which the index maps to a file that does not hold it); and into `notes`:
+  // unmapped_tensor, ignored_file, header (unknown fields).
   static absl::StatusOr<TensorCatalog> Scan(const std::string& dir,
                                             ProblemList* problems,
                                             ProblemList* notes,
                                             ReadMode mode = ReadMode::kRead);
+  static absl::StatusOr<TensorCatalog> Scan(
+      std::shared_ptr<const Folder> folder, ProblemList* problems,
+      ProblemList* notes, ReadMode mode = ReadMode::kRead);
   // The same, with the first problem as DATA_LOSS.
   static absl::StatusOr<TensorCatalog> Open(const std::string& dir,
                                             ReadMode mode = ReadMode::kRead,
                                             ProblemList* notes = nullptr);
+  static absl::StatusOr<TensorCatalog> Open(
+      std::shared_ptr<const Folder> folder, ReadMode mode = ReadMode::kRead,
+      ProblemList* notes = nullptr);
   static absl::Status FirstProblem(const ProblemList& problems);
 
-  const std::string& dir() const { return dir_; }
+  const std::string& dir() const { return folder_->path(); }
+  const std::shared_ptr<const Folder>& folder() const { return folder_; }
   bool has_index() const { return has_index_; }
   const std::vector<File>& files() const { return files_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -91,16 +98,15 @@ class TensorCatalog {
     bool met = false;
   };
 
-  TensorCatalog();
-  absl::Status ReadIndex(const std::string& path);
-  void AddFile(const std::string& name, ReadMode mode, ProblemList* problems,
-               ProblemList* notes);
-  void CheckMappings(const std::string& path, ProblemList* problems,
-                     ProblemList* notes);
+  explicit TensorCatalog(std::shared_ptr<const Folder> folder);
+  absl::Status ReadIndex();
+  absl::Status AddFile(const std::string& name, ReadMode mode,
+                       ProblemList* problems, ProblemList* notes);
+  void CheckMappings(ProblemList* problems, ProblemList* notes);
   void NoteOtherFiles(ProblemList* notes) const;
   uint32_t ShapeIndex(absl::Span<const int64_t> shape);
 
-  std::string dir_;
+  std::shared_ptr<const Folder> folder_;
   bool has_index_ = false;
   std::shared_ptr<internal::MapCache> maps_;
   std::vector<File> files_;

@@ -161,9 +161,10 @@ absl::StatusOr<const SafetensorsEntry*> Vector(const SafetensorsFile& file,
   return entry;
 }
 
-absl::StatusOr<TokenShard> OpenShard(const std::string& path,
-                                     int64_t num_samples, int64_t num_tokens) {
-  auto file = SafetensorsFile::Open(path);
+absl::StatusOr<TokenShard> OpenShard(
+    const std::shared_ptr<const Folder>& folder, const std::string& name,
+    int64_t num_samples, int64_t num_tokens) {
+  auto file = SafetensorsFile::Open(folder, name, ReadMode::kRead, nullptr);
   if (!file.ok()) return file.status();
   TokenShard shard(*std::move(file));
   using D = SafetensorsDType;
@@ -185,8 +186,8 @@ absl::StatusOr<TokenShard> OpenShard(const std::string& path,
   if (!read.ok()) return read;
   if (shard.offsets.front() != 0 || shard.offsets.back() != num_tokens ||
       !std::is_sorted(shard.offsets.begin(), shard.offsets.end())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": offsets do not ascend from 0 to ", num_tokens));
+    return absl::InvalidArgumentError(absl::StrCat(
+        shard.file.path(), ": offsets do not ascend from 0 to ", num_tokens));
   }
   return shard;
 }
@@ -304,10 +305,21 @@ bool IsTokenFolder(const std::string& dir) {
       internal::JoinPath(dir, kManifestName), ignored);
 }
 
+bool IsTokenFolder(const Folder& folder) {
+  return folder.Exists(kManifestName);
+}
+
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
-    const std::string& dir, TokenFolderInfo* info_out) {
+    const std::string& dir, TokenFolderInfo* info) {
+  return OpenTokenFolder(Folder::Local(dir), info);
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
+    std::shared_ptr<const Folder> folder, TokenFolderInfo* info_out) {
+  auto value = folder->ReadJson(kManifestName);
+  if (!value.ok()) return value.status();
   const auto json =
-      JsonObject::ReadFile(internal::JoinPath(dir, kManifestName));
+      JsonObject::From(*std::move(value), folder->PathOf(kManifestName));
   if (!json.ok()) return json.status();
   std::string format;
   int64_t version = 0, vocab_size = 0;
@@ -344,7 +356,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
       return entry.Error("file", absl::StrCat("is ", file, " of ", samples,
                                               " samples, ", tokens, " tokens"));
     }
-    auto shard = OpenShard(internal::JoinPath(dir, file), samples, tokens);
+    auto shard = OpenShard(folder, file, samples, tokens);
     if (!shard.ok()) return shard.status();
     shards.push_back(*std::move(shard));
     num_samples += samples;
@@ -357,7 +369,8 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
                                info.num_samples, " and ", info.num_tokens));
   }
   if (info_out != nullptr) *info_out = info;
-  return std::make_unique<TokenFolderSource>(dir, info, std::move(shards));
+  return std::make_unique<TokenFolderSource>(folder->path(), info,
+                                             std::move(shards));
 }
 
 }  // namespace espalier

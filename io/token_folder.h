@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 
 #include "espalier/io/atomic_directory.h"
+#include "espalier/io/folder.h"
 #include "espalier/io/sample.h"
 
 namespace espalier {
@@ -71,12 +72,16 @@ struct TokenFolderInfo {
 
 // Whether there is such a folder.
 bool IsTokenFolder(const std::string& dir);
+bool IsTokenFolder(const Folder& folder);
 
 // Opens a folder that TokenFolderWriter wrote; only headers and positions are
 // read. Fails INVALID_ARGUMENT, naming file and tensor, where the folder is not
 // what its format says; ids are checked when a sample is read.
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
     const std::string& dir, TokenFolderInfo* info = nullptr);
+// One that need not be local: samples are read when they are asked for.
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
+    std::shared_ptr<const Folder> folder, TokenFolderInfo* info = nullptr);
 
 }  // namespace espalier
 

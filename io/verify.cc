@@ -1,14 +1,10 @@
 #include "espalier/io/verify.h"
 
-#include <filesystem>
-#include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/family_table.h"
-#include "espalier/io/internal/file.h"
 #include "espalier/io/internal/table_check.h"
 #include "espalier/io/tensor_catalog.h"
 #include "espalier/io/units.h"
@@ -17,8 +13,9 @@ namespace espalier {
 
 namespace {
 
-void CheckFamily(const TensorCatalog& catalog, VerifyReport* report) {
-  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(catalog.dir());
+absl::Status CheckFamily(const TensorCatalog& catalog, VerifyReport* report) {
+  const absl::StatusOr<FamilyTable> table =
+      FamilyTable::Load(*catalog.folder());
   if (table.ok()) {
     report->family = table->facts().model_type;
     report->num_matched = internal::CheckAgainstTable(
@@ -26,8 +23,10 @@ void CheckFamily(const TensorCatalog& catalog, VerifyReport* report) {
   } else if (absl::IsUnimplemented(table.status())) {
     report->notes.Add("family", std::string(table.status().message()));
   } else {
+    if (IsTransportError(table.status())) return table.status();
     report->problems.Add("bad_config", std::string(table.status().message()));
   }
+  return absl::OkStatus();
 }
 
 // Of a folder in which nothing is missing.
@@ -37,25 +36,22 @@ void CheckTotalSize(const TensorCatalog& catalog, VerifyReport* report) {
   if (!report->problems.empty() || got.empty() || got == expected) return;
   report->problems.Add(
       "wrong_total_size",
-      absl::StrCat(
-          internal::JoinPath(catalog.dir(), "model.safetensors.index.json"),
-          ": metadata.total_size is ", got, ", expected ", expected,
-          ", the bytes of the tensors in weight_map"));
+      absl::StrCat(catalog.folder()->PathOf("model.safetensors.index.json"),
+                   ": metadata.total_size is ", got, ", expected ", expected,
+                   ", the bytes of the tensors in weight_map"));
 }
 
 // Manifest in hand, or made to be written; reads all data when `full`.
 absl::Status CheckContent(const TensorCatalog& catalog,
                           const VerifyOptions& options, VerifyReport* report) {
-  std::string path = options.manifest;
-  std::error_code ignored;
-  if (path.empty() && options.write_manifest.empty()) {
-    path = internal::JoinPath(catalog.dir(), kManifestName);
-    if (!std::filesystem::exists(path, ignored)) path.clear();
-  }
-  if (!path.empty()) {
-    const absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  const Folder& folder = *catalog.folder();
+  const bool own = options.manifest.empty() && options.write_manifest.empty() &&
+                   folder.Exists(kManifestName);
+  if (own || !options.manifest.empty()) {
+    const absl::StatusOr<Manifest> manifest =
+        own ? ReadManifest(folder) : ReadManifest(options.manifest);
     if (!manifest.ok()) return manifest.status();
-    report->manifest = path;
+    report->manifest = own ? folder.PathOf(kManifestName) : options.manifest;
     report->read_all = options.full;
     return CheckManifest(*manifest, catalog, options.full, &report->problems,
                          options.progress);
@@ -76,17 +72,22 @@ absl::Status CheckContent(const TensorCatalog& catalog,
 
 absl::StatusOr<VerifyReport> VerifyCheckpoint(const std::string& dir,
                                               const VerifyOptions& options) {
+  return VerifyCheckpoint(Folder::Local(dir), options);
+}
+
+absl::StatusOr<VerifyReport> VerifyCheckpoint(
+    std::shared_ptr<const Folder> folder, const VerifyOptions& options) {
   VerifyReport report;
-  report.dir = dir;
+  report.dir = folder->path();
   const absl::StatusOr<TensorCatalog> catalog =
-      TensorCatalog::Scan(dir, &report.problems, &report.notes);
+      TensorCatalog::Scan(std::move(folder), &report.problems, &report.notes);
   if (!catalog.ok()) return catalog.status();
   report.num_files = static_cast<int64_t>(catalog->files().size());
   report.num_tensors = static_cast<int64_t>(catalog->tensors().size());
   report.total_bytes = catalog->total_bytes();
   CheckTotalSize(*catalog, &report);
-  CheckFamily(*catalog, &report);
-  absl::Status status = CheckContent(*catalog, options, &report);
+  absl::Status status = CheckFamily(*catalog, &report);
+  if (status.ok()) status = CheckContent(*catalog, options, &report);
   if (!status.ok()) return status;
   return report;
 }

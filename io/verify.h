@@ -2,6 +2,7 @@
 #define ESPALIER_IO_VERIFY_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -49,6 +50,8 @@ struct VerifyReport {
 // manifest that was named and cannot be read, an input/output error.
 absl::StatusOr<VerifyReport> VerifyCheckpoint(const std::string& dir,
                                               const VerifyOptions& options);
+absl::StatusOr<VerifyReport> VerifyCheckpoint(
+    std::shared_ptr<const Folder> folder, const VerifyOptions& options);
 
 JsonValue ToJson(const VerifyReport& report);
 std::string ToText(const VerifyReport& report);

@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 
 #include "espalier/io/json.h"
 #include "espalier/tools/commands.h"
+#include "espalier/tools/remote.h"
 #include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
@@ -26,6 +28,7 @@ struct ConvertFlags {
   std::string experts = "keep";
   ConvertOptions options;
   bool json = false;
+  RemotePaths remote;
 };
 
 JsonValue ToJson(const ConvertReport& report, const std::string& output) {
@@ -54,6 +57,17 @@ void ShowProgress(int64_t done, int64_t total) {
   if (done == total) std::fputc('\n', stderr);
 }
 
+absl::StatusOr<ConvertReport> Convert(ConvertFlags& flags) {
+  if (absl::EndsWith(flags.model, ".gguf")) {
+    const auto file = flags.remote.Local(flags.model);
+    if (!file.ok()) return file.status();
+    return ConvertCheckpoint(*file, flags.output, flags.options);
+  }
+  auto folder = flags.remote.Open(flags.model);
+  if (!folder.ok()) return folder.status();
+  return ConvertCheckpoint(*std::move(folder), flags.output, flags.options);
+}
+
 int Run(ConvertFlags& flags) {
   const auto to = ParseConvertTarget(flags.to);
   const auto experts = ParseExpertTarget(flags.experts);
@@ -67,8 +81,7 @@ int Run(ConvertFlags& flags) {
   if (!flags.json && isatty(STDERR_FILENO) != 0) {
     flags.options.progress = ShowProgress;
   }
-  const auto report =
-      ConvertCheckpoint(flags.model, flags.output, flags.options);
+  const auto report = Convert(flags);
   if (!report.ok()) return FailOnFolder("convert", report.status());
   if (flags.json) return Print(WriteJson(ToJson(*report, flags.output)));
   std::printf("%s: %" PRId64 " bytes in %" PRId64 " shards%s\n",
@@ -96,7 +109,8 @@ void AddConvert(CLI::App& app, int& exit_code) {
       "convert",
       "Write a checkpoint in another format: dtype, packed, expert layout, "
       "from GGUF");
-  cmd->add_option("--model", flags->model, "Checkpoint folder or .gguf file")
+  cmd->add_option("--model", flags->model,
+                  "Checkpoint folder or .gguf file, here or s3://bucket/prefix")
       ->required();
   cmd->add_option("--output", flags->output, "New folder")->required();
   cmd->add_option("--to", flags->to,
@@ -119,6 +133,7 @@ void AddConvert(CLI::App& app, int& exit_code) {
                 "Convert although tensors are not those of config.json; "
                 "prints what differs");
   cmd->add_flag("--json", flags->json, "For machines");
+  flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }
 

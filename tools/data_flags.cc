@@ -44,9 +44,12 @@ void AddTrainingDataFlags(CLI::App* cmd, DataConfig* config) {
 }
 
 absl::Status FetchData(RemotePaths& remote, DataConfig* config) {
-  auto paths = remote.Local(config->paths);
-  if (!paths.ok()) return paths.status();
-  config->paths = *std::move(paths);
+  for (const std::string& path : config->paths) {
+    if (!ObjectUrl::Is(path)) continue;
+    auto folder = remote.Open(path);
+    if (!folder.ok()) return folder.status();
+    config->folders[path] = *std::move(folder);
+  }
   return absl::OkStatus();
 }
 

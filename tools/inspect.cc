@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 
 #include "espalier/tools/commands.h"
+#include "espalier/tools/remote.h"
 
 namespace espalier::tools {
 
@@ -15,10 +16,13 @@ namespace {
 struct InspectFlags {
   std::string dir;
   bool json = false;
+  RemotePaths remote;
 };
 
-int Run(const InspectFlags& flags) {
-  const auto report = InspectCheckpoint(flags.dir);
+int Run(InspectFlags& flags) {
+  auto folder = flags.remote.Open(flags.dir);
+  if (!folder.ok()) return FailOnFolder("inspect", folder.status());
+  const auto report = InspectCheckpoint(*std::move(folder));
   if (!report.ok()) return FailOnFolder("inspect", report.status());
   return Print(flags.json ? WriteJson(ToJson(*report)) : ToText(*report));
 }
@@ -29,8 +33,11 @@ void AddInspect(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* cmd = app.add_subcommand(
       "inspect", "Show what a checkpoint folder holds; reads headers only");
-  cmd->add_option("dir", flags->dir, "Folder with safetensors")->required();
+  cmd->add_option("dir", flags->dir,
+                  "Folder with safetensors, or s3://bucket/prefix")
+      ->required();
   cmd->add_flag("--json", flags->json, "For machines");
+  flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }
 

@@ -6,6 +6,7 @@
 
 #include "CLI/CLI.hpp"
 
+#include "espalier/io/object_folder.h"
 #include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
@@ -47,8 +48,7 @@ void RemotePaths::AddFlags(CLI::App* cmd) {
       ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()));
 }
 
-absl::Status RemotePaths::Connect() {
-  if (cache_ != nullptr) return absl::OkStatus();
+absl::Status RemotePaths::Configure() {
   config_.access_key = Environment("AWS_ACCESS_KEY_ID");
   config_.secret_key = Environment("AWS_SECRET_ACCESS_KEY");
   config_.session_token = Environment("AWS_SESSION_TOKEN");
@@ -62,6 +62,12 @@ absl::Status RemotePaths::Connect() {
     }
     cache_dir_ = home + "/.cache/espalier";
   }
+  return absl::OkStatus();
+}
+
+absl::Status RemotePaths::Connect() {
+  if (cache_ != nullptr) return absl::OkStatus();
+  if (absl::Status status = Configure(); !status.ok()) return status;
   auto store = ObjectStore::Create(config_);
   if (!store.ok()) return OfFlags(store.status());
   auto cache = ObjectCache::Create(**store, cache_dir_, cache_bytes_);
@@ -78,6 +84,20 @@ absl::StatusOr<std::string> RemotePaths::Local(const std::string& path) {
   const absl::Status connected = Connect();
   if (!connected.ok()) return connected;
   return cache_->Get(*url);
+}
+
+absl::StatusOr<std::shared_ptr<const Folder>> RemotePaths::Open(
+    const std::string& path) {
+  if (!ObjectUrl::Is(path)) return Folder::Local(path);
+  const auto url = ObjectUrl::Parse(path);
+  if (!url.ok()) return OfFlags(url.status());
+  if (absl::Status status = Configure(); !status.ok()) return status;
+  const auto store = ObjectStore::Create(config_);
+  if (!store.ok()) return OfFlags(store.status());
+  ObjectFolderOptions options;
+  options.cache_dir = cache_dir_;
+  if (cache_bytes_ > 0) options.cache_bytes = cache_bytes_;
+  return OpenObjectFolder(config_, *url, options);
 }
 
 absl::StatusOr<std::vector<std::string>> RemotePaths::Local(

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "espalier/io/folder.h"
 #include "espalier/io/object_cache.h"
 #include "espalier/io/object_store.h"
 
@@ -30,8 +31,12 @@ class RemotePaths {
   absl::StatusOr<std::vector<std::string>> Local(
       const std::vector<std::string>& paths);
   absl::StatusOr<std::string> Local(const std::string& path);
+  // A URL as a folder whose bytes are fetched when they are read, into a cache
+  // of 4 GB where --cache-bytes sets no bound; other paths as local folders.
+  absl::StatusOr<std::shared_ptr<const Folder>> Open(const std::string& path);
 
  private:
+  absl::Status Configure();
   absl::Status Connect();
 
   ObjectStoreConfig config_;

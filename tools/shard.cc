@@ -12,6 +12,7 @@
 
 #include "espalier/io/units.h"
 #include "espalier/tools/commands.h"
+#include "espalier/tools/remote.h"
 #include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
@@ -23,6 +24,7 @@ struct ShardFlags {
   std::string out;
   ShardOptions options;
   bool json = false;
+  RemotePaths remote;
 };
 
 absl::Status ShowProgress(int64_t done, int64_t total) {
@@ -57,8 +59,10 @@ int Report(const char* command, const ShardFlags& flags,
 
 int RunShard(ShardFlags& flags) {
   if (isatty(STDERR_FILENO) != 0) flags.options.on_file = ShowProgress;
+  const auto dir = flags.remote.Local(flags.dir);
+  if (!dir.ok()) return FailOnFolder("shard", dir.status());
   return Report("shard", flags,
-                ShardCheckpoint(flags.dir, flags.out, flags.options));
+                ShardCheckpoint(*dir, flags.out, flags.options));
 }
 
 int RunUnshard(ShardFlags& flags) {
@@ -103,6 +107,7 @@ void AddShard(CLI::App& app, int& exit_code) {
       ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   AddCommon(cmd, *flags);
+  flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = RunShard(*flags); });
 }
 

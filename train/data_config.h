@@ -2,6 +2,8 @@
 #define ESPALIER_TRAIN_DATA_CONFIG_H_
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,11 +14,15 @@
 
 namespace espalier {
 
+class Folder;
+
 // Training data and how it becomes samples (docs/formats/data.md).
 struct DataConfig {
   // JSON lines or arrays (chats, prompt and completion, instruction, text),
   // plain text, and folders that `espalier data pack` wrote.
   std::vector<std::string> paths;
+  // Of paths that are not local, opened (io/object_folder.h).
+  std::map<std::string, std::shared_ptr<const Folder>> folders;
   // The share of each path in the tokens that are trained on, such as {3, 1};
   // empty: all records are drawn from as one.
   std::vector<double> weights;

@@ -26,6 +26,7 @@ absl::StatusOr<DataSet> OpenData(const std::string& tokenizer_dir,
   if (!valid.ok()) return valid;
   DataSetConfig set;
   set.paths = config.paths;
+  set.folders = config.folders;
   set.weights = config.weights;
   set.records.file.boundary = ValueOf(kBoundaries, config.text_boundary);
   set.records.file.separator = config.text_separator;

@@ -63,7 +63,20 @@ ReadableFile::~ReadableFile() {
 ReadableFile::ReadableFile(ReadableFile&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::exchange(other.file_, -1)),
-      identity_(other.identity_) {}
+      identity_(other.identity_),
+      source_(std::move(other.source_)) {}
+
+ReadableFile ReadableFile::Of(std::string path, const FileIdentity& identity,
+                              std::shared_ptr<const ByteSource> source) {
+  ReadableFile file(std::move(path), -1, identity);
+  file.source_ = std::move(source);
+  return file;
+}
+
+absl::StatusOr<FileIdentity> ReadableFile::IdentityNow() const {
+  if (source_ != nullptr) return identity_;
+  return IdentityOf(path_);
+}
 
 absl::StatusOr<ReadableFile> ReadableFile::Open(const std::string& path) {
   // O_NONBLOCK: opening a named pipe must not wait for a writer.
@@ -82,6 +95,12 @@ absl::StatusOr<ReadableFile> ReadableFile::Open(const std::string& path) {
 
 absl::Status ReadableFile::ReadAt(int64_t offset,
                                   absl::Span<uint8_t> bytes) const {
+  if (source_ != nullptr) {
+    const int64_t end = offset + static_cast<int64_t>(bytes.size());
+    if (offset >= 0 && end <= size()) return source_->ReadAt(offset, bytes);
+    return absl::DataLossError(absl::StrCat(path_, ": ends at byte ", size(),
+                                            ", expected ", end, " bytes"));
+  }
   size_t done = 0;
   while (done < bytes.size()) {
     const int64_t position = offset + static_cast<int64_t>(done);
@@ -104,14 +123,20 @@ absl::Status ReadableFile::ReadAt(int64_t offset,
 
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
                                           int64_t max_bytes) {
-  absl::StatusOr<ReadableFile> file = ReadableFile::Open(path);
+  const absl::StatusOr<ReadableFile> file = ReadableFile::Open(path);
   if (!file.ok()) return file.status();
-  if (file->size() > max_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", file->size(), " bytes, expected at most ", max_bytes));
+  return ReadWholeFile(*file, max_bytes);
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const ReadableFile& file,
+                                          int64_t max_bytes) {
+  if (file.size() > max_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": ", file.size(),
+                     " bytes, expected at most ", max_bytes));
   }
-  std::string text(static_cast<size_t>(file->size()), '\0');
-  absl::Status status = file->ReadAt(
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  absl::Status status = file.ReadAt(
       0, absl::MakeSpan(reinterpret_cast<uint8_t*>(text.data()), text.size()));
   if (!status.ok()) return status;
   return text;

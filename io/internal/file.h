@@ -2,6 +2,7 @@
 #define ESPALIER_IO_INTERNAL_FILE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -34,10 +35,22 @@ absl::StatusOr<FileIdentity> IdentityOf(const std::string& path);
 // mapped page would be a signal. False where the system does not tell.
 bool IsRemoteFile(const std::string& path);
 
-// A regular file, read by position. Closes itself.
+// Bytes by position that are not a local file's. Thread-safe.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Fills `bytes` from `offset` on; they lie inside.
+  virtual absl::Status ReadAt(int64_t offset,
+                              absl::Span<uint8_t> bytes) const = 0;
+};
+
+// A regular file, or a ByteSource, read by position. Closes itself.
 class ReadableFile {
  public:
   static absl::StatusOr<ReadableFile> Open(const std::string& path);
+  // `path` is for messages; `identity` holds the size.
+  static ReadableFile Of(std::string path, const FileIdentity& identity,
+                         std::shared_ptr<const ByteSource> source);
   ~ReadableFile();
   ReadableFile(ReadableFile&& other) noexcept;
   ReadableFile& operator=(ReadableFile&&) = delete;
@@ -45,6 +58,8 @@ class ReadableFile {
   const std::string& path() const { return path_; }
   const FileIdentity& identity() const { return identity_; }
   int64_t size() const { return identity_.size; }
+  // What has the path now. A ByteSource stays what it is.
+  absl::StatusOr<FileIdentity> IdentityNow() const;
 
   // Fills `bytes` from `offset` on. Fails, naming file and offset, on a read
   // error and where the file ends early (DATA_LOSS).
@@ -54,12 +69,15 @@ class ReadableFile {
   ReadableFile(std::string path, int file, const FileIdentity& identity);
 
   std::string path_;
-  int file_;
+  int file_;  // -1 with a source_
   FileIdentity identity_;
+  std::shared_ptr<const ByteSource> source_;
 };
 
 // The whole file. Fails where it is longer than `max_bytes`.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path,
+                                          int64_t max_bytes);
+absl::StatusOr<std::string> ReadWholeFile(const ReadableFile& file,
                                           int64_t max_bytes);
 
 // The same; nothing where there is no file of that name.

@@ -1,11 +1,14 @@
 #include "espalier/io/internal/quantization_forms.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+
+#include "espalier/io/quantization_config.h"
 
 namespace espalier {
 
@@ -17,65 +20,30 @@ using D = SafetensorsDType;
 constexpr uint32_t kScaleDTypes =
     DTypeBit(D::kF32) | DTypeBit(D::kBF16) | DTypeBit(D::kF16);
 
-// weights{num_bits, group_size, block_structure, ...} of the first group, and
-// the format, which a group may override.
-absl::Status ReadCompressedTensors(const JsonObject& json,
-                                   QuantizationScheme* scheme) {
-  std::string format;
-  absl::Status status = json.GetOptional("format", &format);
-  JsonObject groups;
-  if (status.ok()) status = json.Get("config_groups", &groups);
-  if (!status.ok()) return status;
-  if (groups.keys().empty()) {
-    return json.Error("config_groups", "is empty");
-  }
-  JsonObject group;
-  JsonObject weights;
-  status = groups.Get(groups.keys()[0], &group);
-  if (status.ok()) status = group.GetOptional("format", &format);
-  if (status.ok()) status = group.Get("weights", &weights);
-  if (status.ok()) status = weights.GetOptional("num_bits", &scheme->bits);
-  if (status.ok()) {
-    status = weights.GetOptional("group_size", &scheme->group_size);
-  }
-  if (!status.ok()) return status;
-  if (scheme->group_size < 0) scheme->group_size = 0;  // -1: a whole row
-  scheme->name = format;
-  if (format == "pack-quantized") {
-    scheme->kind = Kind::kPackedInt;
-    if (scheme->bits != 4 && scheme->bits != 8) {
-      return absl::UnimplementedError(
-          absl::StrCat(json.where(), ": pack-quantized weights of ",
-                       scheme->bits, " bits; 4 and 8 are known"));
-    }
-  } else if (format == "mxfp4-pack-quantized") {
-    scheme->kind = Kind::kMxfp4;
-    scheme->group_size = 32;
-  } else if (format == "nvfp4-pack-quantized") {
-    scheme->kind = Kind::kNvfp4;
-    scheme->group_size = 16;
-  } else if (format == "float-quantized" || format == "naive-quantized") {
-    scheme->kind = Kind::kFloat8;
-  } else {
-    return absl::UnimplementedError(
-        absl::StrCat(json.where(), ": quantization_config.format is \"", format,
-                     "\"; known are pack-quantized, mxfp4-pack-quantized, "
-                     "nvfp4-pack-quantized, float-quantized"));
-  }
-  return absl::OkStatus();
+Kind KindOf(const QuantizationGroup& group) {
+  if (group.format == "pack-quantized") return Kind::kPackedInt;
+  if (group.format == "mxfp4-pack-quantized") return Kind::kMxfp4;
+  if (group.format == "nvfp4-pack-quantized") return Kind::kNvfp4;
+  return Kind::kFloat8;
 }
 
-absl::Status ReadBlockFp8(const JsonObject& json, QuantizationScheme* scheme) {
-  std::vector<int64_t> block = {128, 128};
-  absl::Status status = json.GetOptional("weight_block_size", &block);
-  if (!status.ok()) return status;
-  if (block.size() != 2 || block[0] < 1 || block[1] < 1) {
-    return json.Error("weight_block_size", "is no pair of positive numbers");
+absl::Status ReadGroups(const QuantizationConfig& config,
+                        QuantizationScheme* scheme) {
+  const QuantizationGroup& first = config.groups().front();
+  for (const QuantizationGroup& group : config.groups()) {
+    if (group.format == first.format && group.num_bits == first.num_bits &&
+        group.group_size == first.group_size) {
+      continue;
+    }
+    return absl::UnimplementedError(absl::StrCat(
+        config.where(), ": groups \"", first.name, "\" (", first.format, ", ",
+        first.num_bits, " bits) and \"", group.name, "\" (", group.format, ", ",
+        group.num_bits, " bits) are stored differently"));
   }
-  scheme->kind = Kind::kBlockFp8;
-  scheme->name = "fp8";
-  scheme->block_rows = block[0];
-  scheme->block_cols = block[1];
+  scheme->kind = KindOf(first);
+  scheme->name = first.format;
+  scheme->bits = first.num_bits;
+  scheme->group_size = std::max<int64_t>(first.group_size, 0);
   return absl::OkStatus();
 }
 
@@ -138,7 +106,9 @@ void AddFloat8(const QuantizationScheme& scheme, TensorRule* rule) {
   FormAdder add(rule, scheme.name);
   add.Grained(".weight", DTypeBit(D::kF8E4M3), {1, 1}).primary = true;
   // One scale for all, one a row, or one a block: which one, tells its shape.
-  StoredPart& part = add.Fixed(".weight_scale", kScaleDTypes, {1});
+  StoredPart& part =
+      add.Fixed(".weight_scale",
+                kScaleDTypes | DTypeBit(D::kU8) | DTypeBit(D::kF8E8M0), {1});
   part.any_shape = true;
   add.Fixed(".input_scale", kScaleDTypes, {1}).required = false;
 }
@@ -170,6 +140,17 @@ void AddFp4(const QuantizationScheme& scheme, TensorRule* rule) {
   if (mx) return;
   add.Fixed(".weight_global_scale", kScaleDTypes, {1});
   add.Fixed(".input_global_scale", kScaleDTypes, {1}).required = false;
+}
+
+// NVFP4 as ModelOpt writes it.
+void AddModelOpt(const QuantizationScheme& scheme, TensorRule* rule) {
+  FormAdder add(rule, scheme.name);
+  add.Grained(".weight", DTypeBit(D::kU8), {1, 2}).primary = true;
+  add.Grained(".weight_scale", DTypeBit(D::kF8E4M3), {1, 16});
+  add.Fixed(".weight_scale_2", DTypeBit(D::kF32), {}).any_shape = true;
+  StoredPart& input = add.Fixed(".input_scale", DTypeBit(D::kF32), {});
+  input.any_shape = true;
+  input.required = false;
 }
 
 void AddNf4(const QuantizationScheme& scheme, TensorRule* rule) {
@@ -225,29 +206,39 @@ bool MayBePacked(const TensorRule& rule) {
 uint32_t FloatDTypes() { return kScaleDTypes | DTypeBit(D::kF64); }
 
 absl::StatusOr<QuantizationScheme> ReadQuantization(const JsonObject& config) {
+  const absl::StatusOr<QuantizationConfig> parsed =
+      QuantizationConfig::Parse(config);
+  if (!parsed.ok()) return parsed.status();
   QuantizationScheme scheme;
-  if (!config.Has("quantization_config")) return scheme;
-  JsonObject json;
-  std::string method;
-  absl::Status status = config.Get("quantization_config", &json);
-  if (status.ok()) status = json.Get("quant_method", &method);
-  if (!status.ok()) return status;
-  if (method == "compressed-tensors") {
-    status = ReadCompressedTensors(json, &scheme);
-  } else if (method == "fp8") {
-    status = ReadBlockFp8(json, &scheme);
-  } else if (method == "mxfp4") {
-    scheme.kind = Kind::kGptOssMxfp4;
-    scheme.name = method;
-  } else if (method == "bitsandbytes") {
-    scheme.kind = Kind::kNf4;
-    scheme.name = "bitsandbytes-nf4";
-  } else {
-    status = absl::UnimplementedError(absl::StrCat(
-        config.where(), ": quantization_config.quant_method is \"", method,
-        "\"; known are compressed-tensors, fp8, mxfp4, bitsandbytes"));
+  scheme.name = std::string(ToString(parsed->method()));
+  switch (parsed->method()) {
+    case QuantMethod::kNone:
+      scheme.name.clear();
+      break;
+    case QuantMethod::kFp8:
+      scheme.kind = Kind::kBlockFp8;
+      scheme.block_rows = parsed->block()[0];
+      scheme.block_cols = parsed->block()[1];
+      break;
+    case QuantMethod::kCompressedTensors:
+      if (absl::Status s = ReadGroups(*parsed, &scheme); !s.ok()) return s;
+      break;
+    case QuantMethod::kMxfp4:
+      scheme.kind = Kind::kGptOssMxfp4;
+      break;
+    case QuantMethod::kModelOpt:
+      if (parsed->algorithm() != "NVFP4") {
+        return absl::UnimplementedError(
+            absl::StrCat(parsed->where(), ": quant_algo is \"",
+                         parsed->algorithm(), "\", expected \"NVFP4\""));
+      }
+      scheme.kind = Kind::kModelOpt;
+      break;
+    case QuantMethod::kBitsAndBytes:
+      scheme.kind = Kind::kNf4;
+      scheme.name = "bitsandbytes-nf4";
+      break;
   }
-  if (!status.ok()) return status;
   return scheme;
 }
 
@@ -268,6 +259,8 @@ void AddForms(const QuantizationScheme& scheme, TensorRule* rule) {
     case Kind::kMxfp4:
     case Kind::kNvfp4:
       return AddFp4(scheme, rule);
+    case Kind::kModelOpt:
+      return AddModelOpt(scheme, rule);
     case Kind::kNf4:
       return AddNf4(scheme, rule);
     default:

@@ -18,11 +18,13 @@ struct QuantizationScheme {
   enum class Kind : uint8_t {
     kNone,
     kBlockFp8,     // weight F8_E4M3, weight_scale_inv of 128 x 128 blocks
-    kFloat8,       // compressed-tensors float-quantized: weight, weight_scale
+    kFloat8,       // compressed-tensors float-, naive-, mxfp8-quantized:
+                   // weight, weight_scale
     kPackedInt,    // compressed-tensors pack-quantized
     kMxfp4,        // compressed-tensors mxfp4-pack-quantized
     kNvfp4,        // compressed-tensors nvfp4-pack-quantized
     kGptOssMxfp4,  // _blocks and _scales of stacked experts
+    kModelOpt,     // NVFP4: weight, weight_scale, weight_scale_2
     kNf4,          // bitsandbytes
   };
   Kind kind = Kind::kNone;
@@ -33,7 +35,8 @@ struct QuantizationScheme {
   int64_t block_cols = 128;
 };
 
-// UNIMPLEMENTED names a method or format that the table does not know.
+// The scheme of a whole config.json, read by QuantizationConfig::Parse; fails
+// as that does. UNIMPLEMENTED for groups that are stored differently.
 absl::StatusOr<QuantizationScheme> ReadQuantization(const JsonObject& config);
 
 // Gives the rule its dense form, and the scheme's form where the rule is a

@@ -1,9 +1,6 @@
 #include "espalier/io/internal/weight_source.h"
 
-#include <algorithm>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -27,29 +24,34 @@ class FolderSource final : public WeightSource {
  public:
   explicit FolderSource(CheckpointReader reader) : reader_(std::move(reader)) {}
 
-  absl::Status Read(const std::string& dir) {
+  absl::Status Read() {
     absl::StatusOr<QuantizationConfig> config =
-        QuantizationConfig::ReadFolder(dir);
+        QuantizationConfig::ReadFolder(*folder());
     if (!config.ok()) return config.status();
-    std::error_code error;
-    if (const std::string path = JoinPath(dir, "config.json");
-        std::filesystem::exists(path, error)) {
-      absl::StatusOr<JsonValue> json = ReadJsonFile(path);
-      if (!json.ok()) return json.status();
+    absl::StatusOr<JsonValue> json = folder()->ReadJson("config.json");
+    if (json.ok()) {
       config_ = *std::move(json);
+    } else if (!absl::IsNotFound(json.status())) {
+      return json.status();
     }
     weight_reader_.emplace(reader_, *std::move(config));
     names_ = weight_reader_->Names();
     for (const TensorCatalog::File& file : reader_.catalog().files()) {
-      const absl::StatusOr<FileIdentity> identity =
-          IdentityOf(reader_.catalog().PathOf(file));
-      if (!identity.ok()) return identity.status();
-      absl::StrAppend(&fingerprint_, file.name, " ", identity->size, " ",
-                      identity->modified_ns, ";");
+      const absl::StatusOr<ReadableFile> opened = folder()->Open(file.name);
+      if (!opened.ok()) return opened.status();
+      const FileIdentity& identity = opened->identity();
+      absl::StrAppend(&fingerprint_, file.name, " ", identity.size, " ",
+                      identity.modified_ns, ";");
+      // An object has a version and no time.
+      if (!folder()->is_local()) {
+        absl::StrAppend(&fingerprint_, identity.inode, ";");
+      }
     }
     notes_ = reader_.warnings();
-    return ListFiles(dir);
+    return ListFiles();
   }
+
+  const TensorCatalog* catalog() const override { return &reader_.catalog(); }
 
   absl::StatusOr<SourceWeight> Weight(size_t weight) const override {
     const absl::StatusOr<WeightInfo> info =
@@ -112,23 +114,23 @@ class FolderSource final : public WeightSource {
   }
 
   // Tokenizer, templates, generation settings: whatever is no weight.
-  absl::Status ListFiles(const std::string& dir) {
-    std::error_code error;
-    for (std::filesystem::directory_iterator it(dir, error), end;
-         !error && it != end; it.increment(error)) {
-      const std::string name = it->path().filename().string();
-      if (!it->is_regular_file(error) || absl::StartsWith(name, ".") ||
+  absl::Status ListFiles() {
+    const absl::StatusOr<std::vector<std::string>> names =
+        folder()->List(/*deep=*/false);
+    if (!names.ok()) return names.status();
+    for (const std::string& name : *names) {
+      if (absl::StartsWith(name, ".") ||
           absl::StrContains(name, ".safetensors") || name == "config.json" ||
-          absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".gguf")) {
+          absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".gguf") ||
+          !folder()->Open(name).ok()) {
         continue;
       }
-      files_.push_back(it->path().string());
+      files_.push_back(name);
     }
-    std::sort(files_.begin(), files_.end());
-    if (!error) return absl::OkStatus();
-    return absl::UnknownError(
-        absl::StrCat("cannot look at ", dir, ": ", error.message()));
+    return absl::OkStatus();
   }
+
+  const Folder* folder() const { return reader_.catalog().folder().get(); }
 
   CheckpointReader reader_;
   std::optional<WeightReader> weight_reader_;
@@ -189,11 +191,16 @@ absl::StatusOr<std::unique_ptr<WeightSource>> WeightSource::Open(
     if (!checkpoint.ok()) return checkpoint.status();
     return std::make_unique<GgufSource>(*std::move(checkpoint));
   }
+  return Open(Folder::Local(path));
+}
+
+absl::StatusOr<std::unique_ptr<WeightSource>> WeightSource::Open(
+    std::shared_ptr<const Folder> folder) {
   absl::StatusOr<CheckpointReader> reader =
-      CheckpointReader::Open(path, ReadMode::kRead);
+      CheckpointReader::Open(std::move(folder), ReadMode::kRead);
   if (!reader.ok()) return reader.status();
   auto source = std::make_unique<FolderSource>(*std::move(reader));
-  if (absl::Status s = source->Read(path); !s.ok()) return s;
+  if (absl::Status s = source->Read(); !s.ok()) return s;
   return source;
 }
 

@@ -12,7 +12,9 @@
 #include "absl/types/span.h"
 
 #include "espalier/io/checkpoint_writer.h"
+#include "espalier/io/folder.h"
 #include "espalier/io/json.h"
+#include "espalier/io/tensor_catalog.h"
 #include "espalier/io/weight_reader.h"
 
 namespace espalier::internal {
@@ -39,6 +41,8 @@ class WeightSource {
   // A folder with safetensors, or a .gguf file.
   static absl::StatusOr<std::unique_ptr<WeightSource>> Open(
       const std::string& path);
+  static absl::StatusOr<std::unique_ptr<WeightSource>> Open(
+      std::shared_ptr<const Folder> folder);
 
   // The weights' names, in the order in which they are converted.
   const std::vector<absl::string_view>& names() const { return names_; }
@@ -48,8 +52,10 @@ class WeightSource {
   const std::string& fingerprint() const { return fingerprint_; }
   // The whole config.json; an empty object where there is none.
   const JsonValue& config() const { return config_; }
-  // Other files of the checkpoint, by path.
+  // Other files of the checkpoint, by name, in catalog()->folder().
   const std::vector<std::string>& files() const { return files_; }
+  // The stored tensors; null of a .gguf file.
+  virtual const TensorCatalog* catalog() const { return nullptr; }
   // For a person to read.
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -1,0 +1,39 @@
+#ifndef ESPALIER_IO_OBJECT_FOLDER_H_
+#define ESPALIER_IO_OBJECT_FOLDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "espalier/io/folder.h"
+#include "espalier/io/object_store.h"
+
+namespace espalier {
+
+struct ObjectFolderOptions {
+  // Where the local copy of what was read lies: one file without a name, that
+  // goes with the process.
+  std::string cache_dir;
+  int64_t cache_bytes = int64_t{4} << 30;  // it takes no more
+  int64_t block_bytes = int64_t{256} << 10;
+  // What is read front to back is fetched ahead, in the background, by as much.
+  int64_t ahead_bytes = int64_t{64} << 20;
+};
+
+// The objects below a prefix as a folder, or one object as a folder of one
+// file. Bytes are fetched when they are read: blocks, by ranged reads that are
+// tried again as ObjectStore says, into a cache of bounded size. Of every
+// object the version that was listed is read, or none: ABORTED when it changed.
+// The store's checksums are of whole objects and not compared (ObjectStore::
+// Fetch compares them); a manifest of the folder is what tells wrong bytes.
+// Fails NOT_FOUND when nothing is there; INVALID_ARGUMENT for keys that cannot
+// be file names.
+absl::StatusOr<std::shared_ptr<const Folder>> OpenObjectFolder(
+    const ObjectStoreConfig& store, const ObjectUrl& url,
+    const ObjectFolderOptions& options);
+
+}  // namespace espalier
+
+#endif  // ESPALIER_IO_OBJECT_FOLDER_H_
