@@ -79,10 +79,18 @@ void AddedTokenMatcher::Add(const AddedToken& token,
   begins_[static_cast<uint8_t>(spelling[0])] = true;
   size_t node = 0;
   for (const char c : spelling) {
-    const auto [found, inserted] =
-        nodes_[node].next.try_emplace(c, static_cast<int32_t>(nodes_.size()));
-    node = static_cast<size_t>(found->second);
-    if (inserted) nodes_.emplace_back();
+    int32_t child = ChildOf(nodes_[node], c);
+    if (child < 0) {
+      child = static_cast<int32_t>(nodes_.size());
+      if (nodes_[node].child < 0) {
+        nodes_[node].child = child;
+        nodes_[node].edge = c;
+      } else {
+        nodes_[node].more.emplace(c, child);
+      }
+      nodes_.emplace_back();
+    }
+    node = static_cast<size_t>(child);
   }
   if (nodes_[node].token >= 0) return;
   nodes_[node].token = static_cast<int32_t>(tokens_.size());
@@ -95,9 +103,9 @@ size_t AddedTokenMatcher::LongestAt(absl::string_view text, size_t begin,
   size_t longest = 0;
   const Node* node = nodes_.data();
   for (size_t at = begin; at < text.size(); ++at) {
-    const auto found = node->next.find(text[at]);
-    if (found == node->next.end()) break;
-    node = &nodes_[static_cast<size_t>(found->second)];
+    const int32_t child = ChildOf(*node, text[at]);
+    if (child < 0) break;
+    node = &nodes_[static_cast<size_t>(child)];
     if (node->token >= 0) {
       *token = node->token;
       longest = at + 1;

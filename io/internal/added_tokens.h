@@ -21,7 +21,7 @@ namespace espalier::internal {
 inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 
 // A token is looked for at every place of a text, so its length is bounded.
-inline constexpr size_t kMaxAddedTokenBytes = 1024;
+inline constexpr size_t kMaxAddedTokenBytes = 256;
 
 // Reads an entry of "added_tokens" in a tokenizer.json.
 absl::Status ParseAddedToken(const JsonObject& json, AddedToken* token);
@@ -53,11 +53,20 @@ class AddedTokenMatcher {
                              const EncodeOptions& options) const;
 
  private:
+  // Of a trie. Most nodes have one child.
   struct Node {
-    absl::flat_hash_map<char, int32_t> next;
+    int32_t child = -1;
     int32_t token = -1;
+    char edge = 0;                            // to `child`
+    absl::flat_hash_map<char, int32_t> more;  // children beside it
   };
 
+  int32_t ChildOf(const Node& node, char edge) const {
+    if (node.child >= 0 && node.edge == edge) return node.child;
+    if (node.more.empty()) return -1;
+    const auto found = node.more.find(edge);
+    return found == node.more.end() ? -1 : found->second;
+  }
   size_t LongestAt(absl::string_view text, size_t begin, int32_t* token) const;
 
   std::vector<AddedToken> tokens_;

@@ -8,6 +8,13 @@
 
 namespace espalier::internal {
 
+namespace {
+
+// Each of a few items of a template may name a list of any length.
+constexpr size_t kMaxTemplateTokens = 1024;
+
+}  // namespace
+
 HuggingFaceTokenizer::HuggingFaceTokenizer(Bpe bpe, Normalizer normalizer,
                                            PreTokenizer pre_tokenizer,
                                            TokenDecoder decoder)
@@ -77,7 +84,15 @@ absl::Status HuggingFaceTokenizer::LoadAddedTokens(const JsonObject& json) {
       if (token.special != special) continue;
       if (token.normalized) {
         std::string storage;
-        normalized_tokens_.Add(token, normalizer_.Apply(content, &storage));
+        const absl::string_view spelling = normalizer_.Apply(content, &storage);
+        if (spelling.size() > kMaxAddedTokenBytes) {
+          return item.Error("content",
+                            absl::StrCat("has ", spelling.size(),
+                                         " bytes when normalized, expected at "
+                                         "most ",
+                                         kMaxAddedTokenBytes));
+        }
+        normalized_tokens_.Add(token, spelling);
       } else {
         plain_tokens_.Add(token, content);
       }
@@ -156,6 +171,12 @@ absl::Status HuggingFaceTokenizer::LoadTemplate(const JsonObject& json) {
             "ids", absl::StrCat("names ", id, ", which is no token"));
       }
       (before ? prefix : suffix).push_back(id);
+    }
+    if (prefix_.size() + prefix.size() + suffix_.size() + suffix.size() >
+        kMaxTemplateTokens) {
+      return json.Error("single",
+                        absl::StrCat("adds more than ", kMaxTemplateTokens,
+                                     " special tokens"));
     }
   }
   if (before) return json.Error("single", "has no Sequence");

@@ -11,7 +11,9 @@ namespace espalier::internal {
 
 namespace {
 
-constexpr uint32_t kMaxSteps = 1'000'000;
+// A step may pass over the whole name, so both are bounded.
+constexpr uint32_t kMaxSteps = 100'000;
+constexpr size_t kMaxNameBytes = 4096;
 
 std::string MessageOf(int error) {
   PCRE2_UCHAR message[160] = {};
@@ -42,6 +44,11 @@ NamePattern::~NamePattern() {
 }
 
 absl::StatusOr<bool> NamePattern::Matches(absl::string_view name) const {
+  if (name.size() > kMaxNameBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("matching ", Quote(name), ": ", name.size(),
+                     " bytes, expected at most ", kMaxNameBytes));
+  }
   const pcre2_code* code = static_cast<const pcre2_code*>(code_);
   pcre2_match_data* data = pcre2_match_data_create_from_pattern(code, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);

@@ -6,10 +6,49 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace espalier::internal {
 
 namespace {
+
+// tinyxml2 compares each attribute of a tag with all before it; a listing has
+// one, its namespace.
+constexpr int kMaxAttributes = 64;
+
+// Text behind the next `mark`; empty where there is none.
+absl::string_view Behind(absl::string_view text, absl::string_view mark) {
+  const size_t found = text.find(mark);
+  return found == absl::string_view::npos ? absl::string_view()
+                                          : text.substr(found + mark.size());
+}
+
+// Whether no tag has more than kMaxAttributes. Takes the text apart as tinyxml2
+// does, up to where that fails.
+bool HasFewAttributes(absl::string_view text) {
+  for (text = Behind(text, "<"); !text.empty(); text = Behind(text, "<")) {
+    if (absl::ConsumePrefix(&text, "!--")) {
+      text = Behind(text, "-->");
+    } else if (absl::ConsumePrefix(&text, "![CDATA[")) {
+      text = Behind(text, "]]>");
+    } else if (absl::ConsumePrefix(&text, "?")) {
+      text = Behind(text, "?>");
+    } else if (absl::ConsumePrefix(&text, "!")) {
+      text = Behind(text, ">");
+    } else {
+      for (int attributes = 0;; ++attributes) {
+        const size_t at = text.find_first_of("\"'>");
+        if (at == absl::string_view::npos) return true;
+        const absl::string_view mark = text.substr(at, 1);
+        text.remove_prefix(at + 1);
+        if (mark == ">") break;
+        if (attributes == kMaxAttributes) return false;
+        text = Behind(text, mark);
+      }
+    }
+  }
+  return true;
+}
 
 // Text of a child; empty when there is none.
 const char* TextOf(const tinyxml2::XMLElement* parent, const char* name) {
@@ -35,6 +74,7 @@ absl::StatusOr<ObjectListing> ParseObjectListing(absl::string_view xml,
   const auto bad = [&](absl::string_view what) {
     return absl::DataLossError(absl::StrCat(where, ": the listing has ", what));
   };
+  if (!HasFewAttributes(xml)) return bad("a tag of too many attributes");
   tinyxml2::XMLDocument document;
   if (document.Parse(xml.data(), xml.size()) != tinyxml2::XML_SUCCESS) {
     return bad("no valid XML");

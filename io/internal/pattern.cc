@@ -207,10 +207,10 @@ absl::StatusOr<std::shared_ptr<const Pattern>> Pattern::Compile(
   if (!text.ok()) return text.status();
   int error = 0;
   PCRE2_SIZE position = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text->data()), text->size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error,
-                    &position, nullptr);
+  pcre2_code* code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(text->data()), text->size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT,
+      &error, &position, nullptr);
   if (code == nullptr) {
     PCRE2_UCHAR message[160] = {};
     pcre2_get_error_message(error, message, sizeof(message));
@@ -225,23 +225,55 @@ absl::StatusOr<std::shared_ptr<const Pattern>> Pattern::Compile(
 
 Pattern::~Pattern() { pcre2_code_free(CodeOf(code_)); }
 
-PatternMatcher::PatternMatcher(const Pattern& pattern)
+// Steps are items of the expression that are tried, and bytes that are passed
+// over or given back between two of them.
+struct PatternMatcher::Steps {
+  static constexpr size_t kPerByte = 256;
+  static constexpr size_t kAtLeast = 1 << 16;
+
+  static int Count(pcre2_callout_block* block, void* steps) {
+    return static_cast<Steps*>(steps)->Take(block->current_position);
+  }
+  int Take(size_t position) {
+    const size_t moved = position > last ? position - last : last - position;
+    last = position;
+    if (moved + 1 > left) return PCRE2_ERROR_MATCHLIMIT;
+    left -= moved + 1;
+    return 0;
+  }
+
+  size_t left;
+  size_t last = 0;
+};
+
+PatternMatcher::PatternMatcher(const Pattern& pattern, size_t text_bytes)
     : pattern_(pattern),
-      data_(pcre2_match_data_create_from_pattern(CodeOf(pattern.code_),
-                                                 nullptr)) {}
+      steps_(new Steps{Steps::kAtLeast + Steps::kPerByte * text_bytes}),
+      data_(
+          pcre2_match_data_create_from_pattern(CodeOf(pattern.code_), nullptr)),
+      context_(pcre2_match_context_create(nullptr)) {
+  if (context_ == nullptr) return;
+  pcre2_set_callout(static_cast<pcre2_match_context*>(context_), Steps::Count,
+                    steps_.get());
+}
 
 PatternMatcher::~PatternMatcher() {
   pcre2_match_data_free(static_cast<pcre2_match_data*>(data_));
+  pcre2_match_context_free(static_cast<pcre2_match_context*>(context_));
 }
 
 absl::StatusOr<bool> PatternMatcher::Find(absl::string_view text, size_t start,
-                                          Match* match) const {
+                                          Match* match) {
   pcre2_match_data* const data = static_cast<pcre2_match_data*>(data_);
-  if (data == nullptr) return absl::ResourceExhaustedError("out of memory");
+  if (data == nullptr || context_ == nullptr) {
+    return absl::ResourceExhaustedError("out of memory");
+  }
+  steps_->last = start;
   const auto run = [&](uint32_t options) {
     return pcre2_match(CodeOf(pattern_.code_),
                        reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                       start, PCRE2_NO_UTF_CHECK | options, data, nullptr);
+                       start, PCRE2_NO_UTF_CHECK | options, data,
+                       static_cast<pcre2_match_context*>(context_));
   };
   int result = run(0);
   if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = run(PCRE2_NO_JIT);

@@ -37,23 +37,29 @@ struct Match {
   size_t end = 0;
 };
 
-// Working memory for matching one Pattern, which must outlive it.
+// Working memory for matching one Pattern, which must outlive it, all along a
+// text of so many bytes. All matches together take a number of steps that is
+// linear in the text, and no more: an expression may ask for the square of its
+// length at every place. Thread-compatible.
 class PatternMatcher {
  public:
-  explicit PatternMatcher(const Pattern& pattern);
+  PatternMatcher(const Pattern& pattern, size_t text_bytes);
   ~PatternMatcher();
   PatternMatcher(const PatternMatcher&) = delete;
   PatternMatcher& operator=(const PatternMatcher&) = delete;
 
   // The first match in `text`, valid UTF-8, at or after `start`; it may be
   // empty. False when there is none. Fails RESOURCE_EXHAUSTED where matching
-  // takes more steps or memory than PCRE2's limits.
-  absl::StatusOr<bool> Find(absl::string_view text, size_t start,
-                            Match* match) const;
+  // takes too many steps or more memory than PCRE2's limits.
+  absl::StatusOr<bool> Find(absl::string_view text, size_t start, Match* match);
 
  private:
+  struct Steps;
+
   const Pattern& pattern_;
-  void* const data_;  // pcre2_match_data
+  const std::unique_ptr<Steps> steps_;
+  void* const data_;     // pcre2_match_data
+  void* const context_;  // pcre2_match_context
 };
 
 }  // namespace espalier::internal

@@ -266,7 +266,7 @@ absl::Status PreTokenizer::Split(
     matchers.push_back(
         splitter.scan != nullptr
             ? nullptr
-            : std::make_unique<PatternMatcher>(*splitter.pattern));
+            : std::make_unique<PatternMatcher>(*splitter.pattern, text.size()));
   }
   return SplitFrom(0, text, matchers, on_word);
 }

@@ -62,6 +62,12 @@ absl::Status SentencePieceTokenizer::AddTokens(const TokenizerConfig& config,
     }
   }
   for (int id = 0; id < model_->size(); ++id) {
+    // The library looks for pieces at every place of a text, too.
+    if (model_->PieceOf(id).size() > kMaxAddedTokenBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ": piece ", id, " has ", model_->PieceOf(id).size(),
+          " bytes, expected at most ", kMaxAddedTokenBytes));
+    }
     if (!model_->IsControl(id) && !model_->IsUnknown(id)) continue;
     if (added_.Find(id) != nullptr) continue;
     AddedToken token;

@@ -15,9 +15,9 @@ namespace espalier::internal {
 // text more than a machine holds. Released tokenizers stay far below.
 class StepLimits {
  public:
-  static constexpr size_t kMaxSteps = 64;
+  static constexpr size_t kMaxSteps = 16;
   static constexpr size_t kMaxStringBytes = 1024;
-  static constexpr size_t kMaxGrowth = 256;
+  static constexpr size_t kMaxGrowth = 16;
 
   // Counts one more step. INVALID_ARGUMENT, as json.Error says it, where there
   // are too many.

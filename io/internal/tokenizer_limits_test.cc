@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "espalier/io/internal/sentence_piece_model.h"
 #include "espalier/io/tokenizer.h"
 
 namespace espalier {
@@ -46,20 +47,20 @@ std::string Replace(absl::string_view pattern, absl::string_view content) {
 
 TEST(TokenizerLimitsTest, StepsCannotMakeTextExplode) {
   const std::string twice = Replace("a", "aa");
-  EXPECT_EQ(Refusal("normalizer", Sequence("normalizers", twice, 8)), "");
-  EXPECT_THAT(Refusal("normalizer", Sequence("normalizers", twice, 9)),
-              HasSubstr("normalizers[8].type can make text 512 times longer"));
-  EXPECT_EQ(Refusal("decoder", Sequence("decoders", twice, 8)), "");
-  EXPECT_THAT(Refusal("decoder", Sequence("decoders", twice, 9)),
-              HasSubstr("decoders[8].type can make text 512 times longer"));
+  EXPECT_EQ(Refusal("normalizer", Sequence("normalizers", twice, 4)), "");
+  EXPECT_THAT(Refusal("normalizer", Sequence("normalizers", twice, 5)),
+              HasSubstr("normalizers[4].type can make text 32 times longer"));
+  EXPECT_EQ(Refusal("decoder", Sequence("decoders", twice, 4)), "");
+  EXPECT_THAT(Refusal("decoder", Sequence("decoders", twice, 5)),
+              HasSubstr("decoders[4].type can make text 32 times longer"));
   EXPECT_THAT(Refusal("normalizer",
                       absl::StrCat(R"({"type":"Prepend",)", R"("prepend":")",
-                                   std::string(257, 'x'), "\"}")),
-              HasSubstr("can make text 257 times longer"));
+                                   std::string(17, 'x'), "\"}")),
+              HasSubstr("can make text 17 times longer"));
   EXPECT_THAT(Refusal("pre_tokenizer",
                       absl::StrCat(R"({"type":"Metaspace","replacement":")",
-                                   std::string(257, 'x'), "\"}")),
-              HasSubstr("can make text 257 times longer"));
+                                   std::string(17, 'x'), "\"}")),
+              HasSubstr("can make text 17 times longer"));
 }
 
 TEST(TokenizerLimitsTest, PatternsHaveBoundedLength) {
@@ -80,17 +81,59 @@ TEST(TokenizerLimitsTest, StepsAreCounted) {
   };
   const std::string digits = R"({"type":"Digits"})";
   // The sequence is a step of its own.
-  EXPECT_EQ(steps("pre_tokenizer", "pretokenizers", digits, 63), "");
-  EXPECT_THAT(steps("pre_tokenizer", "pretokenizers", digits, 64),
-              HasSubstr("is step 65, expected at most 64"));
+  EXPECT_EQ(steps("pre_tokenizer", "pretokenizers", digits, 15), "");
+  EXPECT_THAT(steps("pre_tokenizer", "pretokenizers", digits, 16),
+              HasSubstr("is step 17, expected at most 16"));
   const std::string nfc = R"({"type":"NFC"})";
-  EXPECT_EQ(steps("normalizer", "normalizers", nfc, 64), "");
-  EXPECT_THAT(steps("normalizer", "normalizers", nfc, 65),
-              HasSubstr("is step 65, expected at most 64"));
+  EXPECT_EQ(steps("normalizer", "normalizers", nfc, 16), "");
+  EXPECT_THAT(steps("normalizer", "normalizers", nfc, 17),
+              HasSubstr("is step 17, expected at most 16"));
   const std::string fuse = R"({"type":"Fuse"})";
-  EXPECT_EQ(steps("decoder", "decoders", fuse, 64), "");
-  EXPECT_THAT(steps("decoder", "decoders", fuse, 65),
-              HasSubstr("is step 65, expected at most 64"));
+  EXPECT_EQ(steps("decoder", "decoders", fuse, 16), "");
+  EXPECT_THAT(steps("decoder", "decoders", fuse, 17),
+              HasSubstr("is step 17, expected at most 16"));
+}
+
+std::string Template(int items) {
+  return absl::StrCat(
+      R"({"type":"TemplateProcessing","pair":[],"special_tokens":{"x":{)"
+      R"("id":"x","ids":[0,1],"tokens":[]}},"single":[)",
+      Repeated(R"({"SpecialToken":{"id":"x","type_id":0}})", items),
+      R"(,{"Sequence":{"id":"A","type_id":0}}]})");
+}
+
+TEST(TokenizerLimitsTest, TemplatesAddAFewTokens) {
+  EXPECT_EQ(Refusal("post_processor", Template(512)), "");
+  EXPECT_THAT(Refusal("post_processor", Template(513)),
+              HasSubstr("more than 1024 special tokens"));
+  const auto several = [](int items) {
+    return absl::StrCat(R"({"type":"Sequence","processors":[)", Template(items),
+                        ",", Template(256), "]}");
+  };
+  EXPECT_EQ(Refusal("post_processor", several(256)), "");
+  EXPECT_THAT(Refusal("post_processor", several(257)),
+              HasSubstr("more than 1024 special tokens"));
+}
+
+// What backtracks over the rest of the text, at every place of it.
+TEST(TokenizerLimitsTest, ExpressionsTakeLinearTime) {
+  const auto encode = [](absl::string_view expression, size_t bytes) {
+    const auto tokenizer = ParseTokenizer(
+        absl::StrCat("{\"model\":", kModel,
+                     R"(,"pre_tokenizer":{"type":"Split","behavior":)"
+                     R"("Isolated","pattern":{"Regex":")",
+                     expression, "\"}}}"),
+        "", "t");
+    return (*tokenizer)->Encode(std::string(bytes, 'a')).status();
+  };
+  EXPECT_EQ(encode("a+|b", 100'000), absl::OkStatus());
+  EXPECT_EQ(encode("a{1,3}", 100'000), absl::OkStatus());
+  for (const char* expression : {"a(?=a*a*b)|a", "a(?=(a*)*b)|a"}) {
+    EXPECT_EQ(encode(expression, 10), absl::OkStatus()) << expression;
+    EXPECT_EQ(encode(expression, 100'000).code(),
+              absl::StatusCode::kResourceExhausted)
+        << expression;
+  }
 }
 
 TEST(TokenizerLimitsTest, AFewTokensHaveNoFarIds) {
@@ -120,9 +163,47 @@ TEST(TokenizerLimitsTest, AddedTokensHaveBoundedLength) {
         "added_tokens",
         absl::StrCat("[", AddedToken(2, std::string(bytes, 'b'), ""), "]"));
   };
-  EXPECT_EQ(added(1024), "");
-  EXPECT_THAT(added(1025), HasSubstr("added_tokens[0].content has 1025 bytes, "
-                                     "expected at most 1024"));
+  EXPECT_EQ(added(256), "");
+  EXPECT_THAT(added(257), HasSubstr("added_tokens[0].content has 257 bytes, "
+                                    "expected at most 256"));
+  const auto normalized = ParseTokenizer(
+      absl::StrCat("{\"model\":", kModel, ",\"normalizer\":",
+                   Replace("a", "aaaa"), ",\"added_tokens\":[",
+                   AddedToken(2, std::string(65, 'a'), "normalized"), "]}"),
+      "", "t");
+  EXPECT_THAT(std::string(normalized.status().message()),
+              HasSubstr("has 260 bytes when normalized"));
+}
+
+// A piece of a SentencePiece model: its text, a score of 0, its type.
+std::string Piece(const std::string& text, char type) {
+  const auto with_length = [](char tag, const std::string& bytes) {
+    return std::string({tag, static_cast<char>(0x80 | (bytes.size() & 0x7F)),
+                        static_cast<char>(bytes.size() >> 7)}) +
+           bytes;
+  };
+  const std::string score_and_type{'\x15', 0, 0, 0, 0, '\x18', type};
+  return with_length('\x0A', with_length('\x0A', text) + score_and_type);
+}
+
+TEST(TokenizerLimitsTest, PiecesHaveBoundedLength) {
+  if (!internal::SentencePieceModel::IsBuiltIn()) {
+    GTEST_SKIP() << "this build has no SentencePiece";
+  }
+  constexpr char kNormal = 1, kUnknown = 2, kControl = 3;
+  for (const char type : {kNormal, kControl}) {
+    const auto model = [&](size_t bytes) {
+      return ParseTokenizer(Piece("<unk>", kUnknown) + Piece("<s>", kControl) +
+                                Piece("</s>", kControl) +
+                                Piece(std::string(bytes, 'a'), type) +
+                                Piece("b", kNormal),
+                            "", "t")
+          .status();
+    };
+    EXPECT_EQ(model(256), absl::OkStatus());
+    EXPECT_THAT(std::string(model(257).message()),
+                HasSubstr("piece 3 has 257 bytes, expected at most 256"));
+  }
 }
 
 // A token that is white space itself, and takes in more of it.
