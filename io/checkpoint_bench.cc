@@ -107,7 +107,7 @@ void BM_Load(benchmark::State& state) {
       static_cast<double>(std::filesystem::file_size(BenchPath()));
   double load = 0;
   double plain = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
     {
       const auto file = SafetensorsFile::Open(BenchPath(), mode);
@@ -179,7 +179,7 @@ constexpr const char* kNames[] = {"fp8", "int4", "mxfp4"};
 void BM_Encode(benchmark::State& state) {
   const int format = static_cast<int>(state.range(0));
   const std::vector<float> values = BenchValues();
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(Encode(format, values).codes.data());
   }
   state.SetLabel(absl::StrCat(kNames[format], ", f32 bytes read"));
@@ -194,7 +194,7 @@ void BM_Decode(benchmark::State& state) {
   const Packed packed = Encode(format, BenchValues());
   const std::vector<float> scales(kColumns / 32, 0.01f);
   std::vector<float> row(kColumns);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (int64_t r = 0; r < kRows; ++r) {
       const uint8_t* codes =
           packed.codes.data() + r * kColumns / (format ? 2 : 1);

@@ -279,7 +279,7 @@ absl::Status CheckpointWriter::WriteIndex() {
       absl::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", total_bytes(),
                    "\n  },\n  \"weight_map\": {");
   const auto flush = [&] {
-    const absl::Status status = file->WriteAt(
+    absl::Status status = file->WriteAt(
         at, absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
                                 text.size()));
     at += static_cast<int64_t>(text.size());
@@ -296,7 +296,7 @@ absl::Status CheckpointWriter::WriteIndex() {
     if (!status.ok()) return status;
   }
   text += "\n  }\n}\n";
-  const absl::Status status = flush();
+  absl::Status status = flush();
   return status.ok() ? file->Commit() : status;
 }
 
@@ -316,8 +316,7 @@ absl::Status CheckpointWriter::Finish() {
     }
     // Tensors without bytes only.
     absl::StatusOr<SafetensorsWriter> writer = OpenShard(i);
-    const absl::Status status =
-        writer.ok() ? writer->Finish() : writer.status();
+    absl::Status status = writer.ok() ? writer->Finish() : writer.status();
     if (!status.ok()) return status;
     state.finished = true;
   }

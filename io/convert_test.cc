@@ -129,8 +129,8 @@ TEST_F(ConvertTest, HoldsAFolderAgainstItsConfig) {
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_THAT(whole->notes, ElementsAre());
   for (const std::string& name : FilesOf(in)) {
-    dir_.Write("in/" + name,
-               absl::StrReplaceAll(test::ReadFile(in + "/" + name),
+    dir_.Write(absl::StrCat("in/", name),
+               absl::StrReplaceAll(test::ReadFile(absl::StrCat(in, "/", name)),
                                    {{"mlp.up_proj", "mlp.op_proj"}}));
   }
   const auto refused = Convert(in, "refused", ConvertTarget::kF32);

@@ -52,7 +52,7 @@ void Encode(benchmark::State& state, const std::string& tokenizer_path,
   std::vector<absl::string_view> texts = {text};
   if (by_line) texts = absl::StrSplit(text, '\n', absl::SkipEmpty());
   size_t num_ids = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     num_ids = 0;
     for (const absl::string_view one : texts) {
       const auto ids = (*tokenizer)->Encode(one);
@@ -91,7 +91,7 @@ void BM_Decode(benchmark::State& state, const std::string& tokenizer_path,
     state.SkipWithError(std::string(ids.status().message()).c_str());
     return;
   }
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize((*tokenizer)->Decode(*ids));
   }
   state.SetBytesProcessed(static_cast<int64_t>(text.size()) *
@@ -99,7 +99,7 @@ void BM_Decode(benchmark::State& state, const std::string& tokenizer_path,
 }
 
 void BM_Load(benchmark::State& state, const std::string& path) {
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(Load(path).ok());
   }
 }

@@ -202,7 +202,7 @@ Result RunChurn(int which, int steps) {
 void BM_StepChurn(benchmark::State& state) {
   const auto which = static_cast<int>(state.range(0));
   Result result;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     result =
         InOwnProcess([&] { return RunChurn(which, which == kGlibc ? 3 : 40); });
     state.SetIterationTime(result.seconds_per_step);
@@ -269,7 +269,7 @@ void BM_VaryingLengths(benchmark::State& state) {
   const auto which = static_cast<int>(state.range(0));
   const internal::AllocationTrace trace = internal::TraceWriter({}).Write();
   Result result;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     result = InOwnProcess([&] { return RunTrace(which, trace); });
     state.SetIterationTime(result.seconds_per_step);
   }
@@ -304,7 +304,7 @@ void BM_AllocateFree(benchmark::State& state) {
   for (size_t i = 0; i < others.size(); i += 2) {
     device.allocator().Free(others[i]);
   }
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     device.allocator().Free(device.allocator().Allocate(
         state.range(0), MemoryTag::kActivations, device.compute_stream()));
   }

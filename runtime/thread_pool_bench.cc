@@ -50,7 +50,7 @@ void BM_EmptyRegion(benchmark::State& state) {
   const std::chrono::microseconds gap(state.range(1));
   ThreadPool pool(threads);
   std::vector<double> us;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     BusyWait(gap);
     const Clock::time_point start = Clock::now();
     pool.ParallelFor(threads, 1, [](int64_t, int64_t) {});
@@ -69,7 +69,7 @@ void BM_Rendezvous(benchmark::State& state) {
   const std::chrono::microseconds gap(state.range(1));
   ThreadPool pool(threads);
   std::vector<double> us;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     BusyWait(gap);
     std::atomic<int> arrived{0};
     const Clock::time_point start = Clock::now();
@@ -90,7 +90,7 @@ BENCHMARK(BM_Rendezvous)->Apply(OneSecondOfGaps);
 void BM_RendezvousAfterPark(benchmark::State& state) {
   ThreadPool pool(2);
   std::vector<double> us;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     pool.Park();
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     std::atomic<int> arrived{0};
@@ -122,7 +122,7 @@ void BM_BusyNeighbours(benchmark::State& state) {
   }
   ThreadPool pool(2);
   std::vector<double> us;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const Clock::time_point start = Clock::now();
     pool.ParallelFor(64, 1, [](int64_t, int64_t) {
       // About 20 us of CPU, however often it is interrupted.

@@ -22,7 +22,7 @@ void BM_AdamW(benchmark::State& state) {
   const Tensor g = bench::RandomTensor(cpu, {kCount}, kF32, 2);
   const Tensor m = Tensor::Zeros(cpu, {kCount}, kF32);
   const Tensor v = Tensor::Zeros(cpu, {kCount}, kF32);
-  for (auto _ : state) AdamW(p, g, m, v, Update());
+  for ([[maybe_unused]] auto _ : state) AdamW(p, g, m, v, Update());
   bench::ReportBytes(state, 28.0 * kCount, threads);
 }
 BENCHMARK(BM_AdamW)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
@@ -35,7 +35,7 @@ void BM_AdamW8Bit(benchmark::State& state) {
   const Tensor p = bench::RandomTensor(cpu, {kCount}, kF32, 1);
   const Tensor g = bench::RandomTensor(cpu, {kCount}, kF32, 2);
   const AdamW8BitMoments moments = AdamW8BitMoments::Zeros(cpu, kCount);
-  for (auto _ : state) AdamW8Bit(p, g, moments, Update());
+  for ([[maybe_unused]] auto _ : state) AdamW8Bit(p, g, moments, Update());
   bench::ReportBytes(state, 16.0 * kCount, threads);
 }
 BENCHMARK(BM_AdamW8Bit)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();

@@ -54,7 +54,7 @@ void Forward(benchmark::State& state, DType dtype, bench::Peak peak) {
   Problem p(state, dtype);
   const NoGrad no_grad;
   Attention(p.q, p.k, p.v, p.options);  // its memory stays with the allocator
-  for (auto _ : state) Attention(p.q, p.k, p.v, p.options);
+  for ([[maybe_unused]] auto _ : state) Attention(p.q, p.k, p.v, p.options);
   bench::ReportFlops(state, 2 * p.ProductFlops(), peak, p.threads);
 }
 
@@ -70,7 +70,7 @@ void Train(benchmark::State& state, DType dtype, bench::Peak peak) {
     autograd::Backward(Attention(p.q, p.k, p.v, p.options), p.dout);
   };
   step();  // its memory stays with the allocator
-  for (auto _ : state) step();
+  for ([[maybe_unused]] auto _ : state) step();
   state.counters["peak_MB"] =
       static_cast<double>(allocator.stats().peak_allocated - before) * 1e-6;
   bench::ReportFlops(state, 6 * p.ProductFlops(), peak, p.threads);

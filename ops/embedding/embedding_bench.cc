@@ -34,7 +34,7 @@ void BM_Embedding(benchmark::State& state) {
       context->cpu(), {kVocabulary, kWidth}, bench::DTypeAt(state), 1));
   const Tensor ids = Ids(*context);
   Embedding(weight, ids);  // its memory stays with the allocator
-  for (auto _ : state) Embedding(weight, ids);
+  for ([[maybe_unused]] auto _ : state) Embedding(weight, ids);
   bench::ReportBytes(state, 2 * TokenBytes(state), threads);
 }
 BENCHMARK(BM_Embedding)->Apply(bench::ByDTypeAndThreads);
@@ -51,7 +51,7 @@ void BM_EmbeddingBackward(benchmark::State& state) {
   const Tensor dy =
       bench::RandomTensor(context->cpu(), {kTokens, kWidth}, dtype, 2);
   autograd::Backward(Embedding(weight, ids), dy);  // its memory stays
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     state.PauseTiming();
     weight.ClearGrad();
     const Variable y = Embedding(weight, ids);
@@ -84,7 +84,7 @@ void BM_EmbeddingRows(benchmark::State& state) {
     PutRows(table, used.rows, rows.value());
   };
   step();  // its memory stays with the allocator
-  for (auto _ : state) step();
+  for ([[maybe_unused]] auto _ : state) step();
   // Four passes, each of which reads and writes kTokens rows.
   bench::ReportBytes(state, 8 * TokenBytes(state), threads);
 }

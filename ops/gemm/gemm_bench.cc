@@ -72,7 +72,7 @@ struct Setup {
 void Measure(benchmark::State& state, DType dtype, bool prepack) {
   Setup setup(state, dtype, prepack);
   setup.Run();
-  for (auto _ : state) setup.Run();
+  for ([[maybe_unused]] auto _ : state) setup.Run();
   bench::ReportFlops(state, setup.flops(),
                      dtype == kF32 ? bench::Peak::kF32 : bench::Peak::kBf16,
                      setup.threads);
@@ -87,7 +87,7 @@ void BM_GemmPackedF32(benchmark::State& state) { Measure(state, kF32, true); }
 void BM_GemvBf16(benchmark::State& state) {
   Setup setup(state, kBF16, false);
   setup.Run();
-  for (auto _ : state) setup.Run();
+  for ([[maybe_unused]] auto _ : state) setup.Run();
   bench::ReportBytes(state, static_cast<double>(setup.b.num_bytes()),
                      setup.threads, bench::Peak::kRead);
 }

@@ -97,7 +97,7 @@ void BM_Dense(benchmark::State& state) {
   args.workspace = workspace.view();
   const Exec exec = cpu.exec(cpu.compute_stream());
   grouped_matmul::GroupedCpu(args, exec);
-  for (auto _ : state) grouped_matmul::GroupedCpu(args, exec);
+  for ([[maybe_unused]] auto _ : state) grouped_matmul::GroupedCpu(args, exec);
   Report(state, threads);
 }
 
@@ -128,7 +128,7 @@ void BM_Mxfp4(benchmark::State& state) {
   args.workspace = workspace.view();
   const Exec exec = cpu.exec(cpu.compute_stream());
   grouped_matmul::GroupedCpu(args, exec);
-  for (auto _ : state) grouped_matmul::GroupedCpu(args, exec);
+  for ([[maybe_unused]] auto _ : state) grouped_matmul::GroupedCpu(args, exec);
   Report(state, threads);
 }
 

@@ -53,7 +53,7 @@ void Train(benchmark::State& state, bool frozen, int products) {
   step();  // its memory stays with the allocator
   const int64_t held = allocator.stats().allocated;  // inputs and gradients
   allocator.ResetPeak();
-  for (auto _ : state) step();
+  for ([[maybe_unused]] auto _ : state) step();
   state.counters["extra_MB"] =
       static_cast<double>(allocator.stats().peak_allocated - held) * 1e-6;
   bench::ReportFlops(state, products * p.ProductFlops(), bench::Peak::kBf16,
@@ -85,7 +85,7 @@ void BM_Gemm(benchmark::State& state) {
   const gemm::Workspace scratch = {workspace.view().pointer,
                                    workspace.num_bytes()};
   gemm::Gemm(args, exec, scratch);
-  for (auto _ : state) gemm::Gemm(args, exec, scratch);
+  for ([[maybe_unused]] auto _ : state) gemm::Gemm(args, exec, scratch);
   bench::ReportFlops(state, p.ProductFlops(), bench::Peak::kBf16, p.threads);
 }
 
@@ -100,7 +100,7 @@ void BM_Rows(benchmark::State& state) {
   const Tensor logits =
       bench::RandomTensor(context->cpu(), {rows + 1, vocab}, kF32, 1);
   std::vector<float> maxima(static_cast<size_t>(vocab / block + 1));
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     for (int64_t r = 0; r < rows; ++r) {
       float* row = logits.mutable_data<float>() + r * vocab;
       float max = -INFINITY;

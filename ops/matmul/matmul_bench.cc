@@ -37,7 +37,7 @@ bench::Peak PeakOf(DType dtype) {
 void Forward(benchmark::State& state, DType dtype) {
   Layer layer(state, dtype, /*frozen=*/true);
   const NoGrad no_grad;
-  for (auto _ : state) Linear(layer.x, layer.weight);
+  for ([[maybe_unused]] auto _ : state) Linear(layer.x, layer.weight);
   bench::ReportFlops(state, layer.flops(), PeakOf(dtype), layer.threads);
 }
 
@@ -46,7 +46,7 @@ void Step(benchmark::State& state, DType dtype, bool frozen) {
   Layer layer(state, dtype, frozen);
   const Tensor dy = bench::RandomTensor(
       layer.context->cpu(), {state.range(0), state.range(2)}, dtype, 3);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     autograd::Backward(Linear(layer.x, layer.weight), dy);
     layer.x.ClearGrad();
     layer.weight.ClearGrad();

@@ -20,7 +20,7 @@ void BM_Muon(benchmark::State& state) {
   MuonUpdate update;
   update.learning_rate = 1e-3;
   Muon(p, g, buffer, update);  // its memory stays with the allocator
-  for (auto _ : state) Muon(p, g, buffer, update);
+  for ([[maybe_unused]] auto _ : state) Muon(p, g, buffer, update);
   const double products = 2.0 * kRows * kRows * (2 * kColumns + kRows);
   bench::ReportFlops(state, update.num_iterations * products, bench::Peak::kF32,
                      threads);

@@ -107,7 +107,7 @@ void BM_Forward(benchmark::State& state) {
   const NoGrad no_grad;
   const Variable x(bench::RandomTensor(cpu, {rows, kIn}, kBF16, 2));
   size_t turn = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(PackedLinear(x, weights[turn++ % kCopies]));
   }
   Report(state, weights[0], rows, threads);
@@ -133,7 +133,7 @@ void BM_InputGradient(benchmark::State& state) {
   args.workspace = workspace.view();
   const Exec exec = cpu.exec(cpu.compute_stream());
   size_t turn = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     args.weight = weights[turn++ % kCopies].view();
     packed::LinearCpu(args, exec);
   }
@@ -146,7 +146,7 @@ void BM_PrepareLanes(benchmark::State& state) {
   const std::vector<PackedWeight> weights =
       Copies(context->cpu(), format, group, false);
   size_t turn = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(PrepareLanes(weights[turn++ % kCopies]));
   }
   state.SetLabel(ToString(weights[0]));

@@ -47,7 +47,7 @@ void BM_Rope(benchmark::State& state) {
   const Variable x(Heads(*context, DTypeAt(state), 1));
   const RopeTable table = TableFor(*context, state);
   Rope(x, table);  // its memory stays with the allocator
-  for (auto _ : state) Rope(x, table);
+  for ([[maybe_unused]] auto _ : state) Rope(x, table);
   bench::ReportBytes(state, static_cast<double>(2 * x.value().num_bytes()),
                      threads);
 }
@@ -60,7 +60,7 @@ void BM_RopeBackward(benchmark::State& state) {
   const Tensor dy = Heads(*context, DTypeAt(state), 2);
   const RopeTable table = TableFor(*context, state);
   autograd::Backward(Rope(x, table), dy);  // its memory stays
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     state.PauseTiming();
     x.ClearGrad();
     const Variable y = Rope(x, table);

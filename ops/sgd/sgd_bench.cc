@@ -20,7 +20,7 @@ void BM_Sgd(benchmark::State& state) {
   SgdUpdate update;
   update.learning_rate = 1e-4;
   update.momentum = has_momentum ? 0.9 : 0;
-  for (auto _ : state) Sgd(p, g, buffer, update);
+  for ([[maybe_unused]] auto _ : state) Sgd(p, g, buffer, update);
   bench::ReportBytes(state, (has_momentum ? 20.0 : 12.0) * kCount, threads);
 }
 BENCHMARK(BM_Sgd)

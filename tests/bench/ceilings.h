@@ -22,7 +22,7 @@
 //     const int threads = static_cast<int>(state.range(0));
 //     auto context = bench::MakeContext(threads);
 //     Tensor x = bench::RandomTensor(context->cpu(), {4096, 4096}, kF32, 1);
-//     for (auto _ : state) Scale(x, 0.5);
+//     for ([[maybe_unused]] auto _ : state) Scale(x, 0.5);
 //     bench::ReportBytes(state, 2 * x.num_bytes(), threads);
 //   }
 //   BENCHMARK(BM_Scale)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();

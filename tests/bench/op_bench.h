@@ -57,7 +57,7 @@ void TimeForward(benchmark::State& state, const std::vector<Shape>& shapes,
     const Variable y = op(inputs);  // its memory stays with the allocator
     bytes += y.value().num_bytes();
   }
-  for (auto _ : state) op(inputs);
+  for ([[maybe_unused]] auto _ : state) op(inputs);
   ReportBytes(state, static_cast<double>(bytes), threads, peak);
 }
 
@@ -92,7 +92,7 @@ void TimeBackward(benchmark::State& state, const std::vector<Shape>& shapes,
                            (reads == Reads::kCotangentAndInputs ? 1 : 0);
     bytes += passes * inputs[i].value().num_bytes();
   }
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     state.PauseTiming();
     const Variable y = forward();
     state.ResumeTiming();
