@@ -163,7 +163,7 @@ absl::Status WriteOtherFiles(const WeightSource& source,
                              CheckpointWriter& writer) {
   for (const std::string& name : source.files()) {
     const auto file = source.catalog()->folder()->Open(name);
-    const absl::Status s = file.ok() ? writer.CopyFile(*file) : file.status();
+    absl::Status s = file.ok() ? writer.CopyFile(*file) : file.status();
     if (!s.ok()) return s;
   }
   if (config.AsObject() == nullptr || config.AsObject()->empty()) {

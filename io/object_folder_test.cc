@@ -22,6 +22,7 @@
 #include "espalier/io/internal/test_http_server.h"
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/safetensors_writer.h"
+#include "espalier/io/shard.h"
 #include "espalier/io/verify.h"
 
 namespace espalier {
@@ -236,6 +237,34 @@ TEST_F(ObjectFolderTest, ConvertsToTheSameBytesThroughASmallCache) {
   server_->Stop();
   const auto gone = ConvertCheckpoint(*folder, dir_.Path("gone"), options);
   EXPECT_EQ(gone.status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ObjectFolderTest, ShardsToTheSameBytes) {
+  std::filesystem::copy(ESPALIER_SOURCE_DIR "/tests/fixtures/llama",
+                        bucket_ + "/m",
+                        std::filesystem::copy_options::recursive |
+                            std::filesystem::copy_options::overwrite_existing);
+  ShardOptions options;
+  options.mesh = {1, 1, 2, 1};
+  const auto local =
+      ShardCheckpoint(bucket_ + "/m", dir_.Path("local"), options);
+  ASSERT_TRUE(local.ok()) << local.status();
+  const auto folder = Open("m");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const auto remote = ShardCheckpoint(*folder, dir_.Path("remote"), options);
+  ASSERT_TRUE(remote.ok()) << remote.status();
+  int num_files = 0;
+  for (const auto& item :
+       std::filesystem::recursive_directory_iterator(dir_.Path("local"))) {
+    if (!item.is_regular_file()) continue;
+    ++num_files;
+    const std::string name =
+        item.path().lexically_relative(dir_.Path("local")).string();
+    EXPECT_TRUE(test::ReadFile(item.path().string()) ==
+                test::ReadFile(dir_.Path("remote/" + name)))
+        << name;
+  }
+  EXPECT_GT(num_files, 4);
 }
 
 // One token a character, of "a" to "e", with <s> and </s>.

@@ -59,7 +59,10 @@ class Sharder {
  public:
   Sharder(const TensorCatalog& catalog, const FamilyTable& table,
           const ShardOptions& options)
-      : catalog_(catalog), table_(table), options_(options) {
+      : catalog_(catalog),
+        folder_(*catalog.folder()),
+        table_(table),
+        options_(options) {
     layout_.mesh = options.mesh;
     layout_.max_shard_bytes = options.max_shard_bytes;
   }
@@ -152,10 +155,21 @@ class Sharder {
     return absl::OkStatus();
   }
 
+  // Of a file of the source.
+  absl::StatusOr<std::string> Hash(const std::string& name,
+                                   int64_t bytes = -1) const {
+    const absl::StatusOr<internal::ReadableFile> file = folder_.Open(name);
+    return file.ok() ? internal::HashFile(*file, bytes) : file.status();
+  }
+  absl::Status Copy(const std::string& from, const std::string& name,
+                    const std::string& hash, internal::FolderJob& job) const {
+    const absl::StatusOr<internal::ReadableFile> file = folder_.Open(from);
+    return file.ok() ? job.Copy(*file, name, hash) : file.status();
+  }
+
   absl::Status PlanSources() {
     for (const TensorCatalog::File& file : catalog_.files()) {
-      const absl::StatusOr<std::string> hash =
-          internal::HashFile(catalog_.PathOf(file), file.data_start);
+      const absl::StatusOr<std::string> hash = Hash(file.name, file.data_start);
       if (!hash.ok()) return hash.status();
       layout_.sources.push_back(
           {file.name, file.file_bytes, file.data_start, *hash});
@@ -166,25 +180,14 @@ class Sharder {
   // All other files of the folder, at any depth.
   absl::Status PlanOthers() {
     if (catalog_.has_index()) {
-      absl::StatusOr<std::string> hash = internal::HashFile(
-          internal::JoinPath(catalog_.dir(), internal::kIndexName));
+      absl::StatusOr<std::string> hash = Hash(internal::kIndexName);
       if (!hash.ok()) return hash.status();
       layout_.index_hash = *std::move(hash);
     }
-    std::vector<std::string> names;
-    std::error_code error;
-    std::filesystem::recursive_directory_iterator it(catalog_.dir(), error);
-    for (; !error && it != std::filesystem::recursive_directory_iterator();
-         it.increment(error)) {
-      if (it->is_directory(error) && !it->is_symlink(error)) continue;
-      names.push_back(it->path().lexically_relative(catalog_.dir()).string());
-    }
-    if (error) {
-      return absl::UnknownError(absl::StrCat("cannot look at ", catalog_.dir(),
-                                             ": ", error.message()));
-    }
-    std::sort(names.begin(), names.end());
-    for (const std::string& name : names) {
+    const absl::StatusOr<std::vector<std::string>> names =
+        folder_.List(/*deep=*/true);
+    if (!names.ok()) return names.status();
+    for (const std::string& name : *names) {
       if (name == internal::kShardsName ||
           absl::StartsWith(name, absl::StrCat(internal::kOriginalDir, "/"))) {
         return absl::InvalidArgumentError(absl::StrCat(
@@ -194,17 +197,14 @@ class Sharder {
           catalog_.files().begin(), catalog_.files().end(),
           [&](const TensorCatalog::File& file) { return file.name == name; });
       if (weights || name == internal::kIndexName) continue;
-      const std::string path = internal::JoinPath(catalog_.dir(), name);
-      const absl::StatusOr<internal::FileIdentity> identity =
-          internal::IdentityOf(path);
-      if (absl::EndsWith(name, ".safetensors") || !identity.ok() ||
-          !std::filesystem::is_regular_file(path, error)) {
+      const absl::StatusOr<internal::ReadableFile> file = folder_.Open(name);
+      if (absl::EndsWith(name, ".safetensors") || !file.ok()) {
         layout_.left_out.push_back(name);
         continue;
       }
-      const absl::StatusOr<std::string> hash = internal::HashFile(path);
+      const absl::StatusOr<std::string> hash = internal::HashFile(*file);
       if (!hash.ok()) return hash.status();
-      layout_.copied.push_back({name, identity->size, *hash});
+      layout_.copied.push_back({name, file->size(), *hash});
     }
     return absl::OkStatus();
   }
@@ -294,8 +294,7 @@ class Sharder {
     const std::string path = catalog_.PathOf(file);
     if (!source_ || source_->path() != path) {
       source_.reset();
-      absl::StatusOr<internal::ReadableFile> opened =
-          internal::ReadableFile::Open(path);
+      absl::StatusOr<internal::ReadableFile> opened = folder_.Open(file.name);
       if (!opened.ok()) return opened.status();
       if (opened->size() != file.file_bytes) {
         return absl::DataLossError(
@@ -334,16 +333,13 @@ class Sharder {
     const std::string index =
         absl::StrCat(internal::kOriginalDir, "/", internal::kIndexName);
     if (!layout_.index_hash.empty()) {
-      status =
-          job.Copy(internal::JoinPath(catalog_.dir(), internal::kIndexName),
-                   index, layout_.index_hash);
+      status = Copy(internal::kIndexName, index, layout_.index_hash, job);
     }
     if (status.ok() && wrote) status = Step();
     for (const ShardLayout::Copied& copied : layout_.copied) {
       if (!status.ok()) return status;
       if (job.IsThere(copied.name, copied.num_bytes, copied.hash)) continue;
-      status = job.Copy(internal::JoinPath(catalog_.dir(), copied.name),
-                        copied.name, copied.hash);
+      status = Copy(copied.name, copied.name, copied.hash, job);
       if (status.ok()) status = Step();
     }
     return status;
@@ -352,8 +348,7 @@ class Sharder {
   absl::Status WriteHeader(const ShardLayout::Source& source,
                            internal::FolderJob& job) const {
     const absl::StatusOr<internal::ReadableFile> file =
-        internal::ReadableFile::Open(
-            internal::JoinPath(catalog_.dir(), source.name));
+        folder_.Open(source.name);
     if (!file.ok()) return file.status();
     std::string header(static_cast<size_t>(source.header_bytes), '\0');
     absl::Status status = file->ReadAt(
@@ -369,6 +364,7 @@ class Sharder {
   }
 
   const TensorCatalog& catalog_;
+  const Folder& folder_;
   const FamilyTable& table_;
   const ShardOptions& options_;
   ShardLayout layout_;
@@ -386,13 +382,19 @@ class Sharder {
 absl::StatusOr<ShardReport> ShardCheckpoint(const std::string& dir,
                                             const std::string& out,
                                             const ShardOptions& options) {
+  return ShardCheckpoint(Folder::Local(dir), out, options);
+}
+
+absl::StatusOr<ShardReport> ShardCheckpoint(
+    std::shared_ptr<const Folder> folder, const std::string& out,
+    const ShardOptions& options) {
   if (options.max_shard_bytes < 1) {
     return absl::OutOfRangeError(
         absl::StrCat("max_shard_bytes is ", options.max_shard_bytes));
   }
-  const absl::StatusOr<TensorCatalog> catalog = TensorCatalog::Open(dir);
+  const absl::StatusOr<TensorCatalog> catalog = TensorCatalog::Open(folder);
   if (!catalog.ok()) return catalog.status();
-  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(dir);
+  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(*folder);
   if (!table.ok()) return table.status();
   absl::Status status = CheckMesh(*table, options.mesh);
   if (!status.ok()) return status;
@@ -402,8 +404,8 @@ absl::StatusOr<ShardReport> ShardCheckpoint(const std::string& dir,
   if (!problems.empty()) {
     const ProblemList::Kind& kind = problems.kinds()[0];
     return absl::DataLossError(absl::StrCat(
-        dir, ": ", problems.total(), " problems, the first: ", kind.name, " ",
-        kind.first[0], "; see espalier verify"));
+        folder->path(), ": ", problems.total(), " problems, the first: ",
+        kind.name, " ", kind.first[0], "; see espalier verify"));
   }
   return Sharder(*catalog, *table, options).Run(out);
 }

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "espalier/io/folder.h"
 #include "espalier/io/json.h"
 
 namespace espalier {
@@ -60,6 +62,11 @@ struct ShardReport {
 absl::StatusOr<ShardReport> ShardCheckpoint(const std::string& dir,
                                             const std::string& out,
                                             const ShardOptions& options);
+// Of a folder that need not be local; with many groups of ranks, its bytes are
+// gone through once for each.
+absl::StatusOr<ShardReport> ShardCheckpoint(
+    std::shared_ptr<const Folder> folder, const std::string& out,
+    const ShardOptions& options);
 
 // Puts such a folder together again: every file of the original, byte for
 // byte. Of the options, mesh and max_shard_bytes are not used.

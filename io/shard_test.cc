@@ -237,7 +237,8 @@ TEST_F(ShardTest, CutsInt4ByWholeGroups) {
   Write(absl::StrReplaceAll(
       absl::StrCat(kLlama, R"(,"quantization_config":{
         "quant_method":"compressed-tensors","format":"pack-quantized",
-        "config_groups":{"g":{"weights":{"num_bits":4,"group_size":32}}}}})"),
+        "config_groups":{"g":{"targets":["Linear"],
+        "weights":{"num_bits":4,"group_size":32}}}}})"),
       {{"\"intermediate_size\":40", "\"intermediate_size\":128"},
        {"\"hidden_size\":24", "\"hidden_size\":64"}}));
   ExpectRoundTrip({1, 1, 2, 1}, 1 << 30);

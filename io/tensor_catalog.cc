@@ -36,8 +36,7 @@ absl::Status VisitIndex(
   const absl::StatusOr<std::string> text =
       folder.ReadWhole(kIndexName, internal::kMaxIndexBytes);
   if (!text.ok()) return text.status();
-  const absl::Status status =
-      internal::VisitWeightMap(*text, visit, total_size);
+  absl::Status status = internal::VisitWeightMap(*text, visit, total_size);
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(folder.PathOf(kIndexName),
                                                   ": ", status.message()));

@@ -42,6 +42,7 @@ class Joiner {
   absl::StatusOr<ShardReport> Run(const std::string& out) {
     absl::Status status = CheckFiles();
     if (!status.ok()) return status;
+    if (options_.dry_run) return FindAll(out);
     const absl::StatusOr<std::string> plan = internal::WriteLayout(layout_);
     if (!plan.ok()) return plan.status();
     std::vector<std::pair<std::string, int64_t>> files;
@@ -105,6 +106,24 @@ class Joiner {
     return absl::DataLossError(absl::StrCat(
         internal::JoinPath(dir_, name), ": ", what, " ", got, ", expected ",
         expected, " (", internal::kShardsName, ")"));
+  }
+
+  // What a run would put together, every piece of it found.
+  absl::StatusOr<ShardReport> FindAll(const std::string& out) {
+    report_.out = out;
+    report_.num_files = static_cast<int64_t>(layout_.sources.size());
+    report_.left_out = layout_.left_out;
+    for (const ShardLayout::Source& source : layout_.sources) {
+      const absl::StatusOr<Header> header = ReadHeader(source);
+      if (!header.ok()) return header.status();
+      for (const SafetensorsEntry& entry : header->parsed.entries) {
+        const absl::StatusOr<Pieces> pieces = PiecesOf(entry);
+        if (!pieces.ok()) return pieces.status();
+        ++report_.num_tensors;
+      }
+      report_.total_bytes += source.num_bytes - source.header_bytes;
+    }
+    return report_;
   }
 
   // All that can be seen without reading data.

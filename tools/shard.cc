@@ -59,10 +59,10 @@ int Report(const char* command, const ShardFlags& flags,
 
 int RunShard(ShardFlags& flags) {
   if (isatty(STDERR_FILENO) != 0) flags.options.on_file = ShowProgress;
-  const auto dir = flags.remote.Local(flags.dir);
-  if (!dir.ok()) return FailOnFolder("shard", dir.status());
+  const auto folder = flags.remote.Open(flags.dir);
+  if (!folder.ok()) return FailOnFolder("shard", folder.status());
   return Report("shard", flags,
-                ShardCheckpoint(*dir, flags.out, flags.options));
+                ShardCheckpoint(*folder, flags.out, flags.options));
 }
 
 int RunUnshard(ShardFlags& flags) {

@@ -107,27 +107,31 @@ std::string FolderJob::NoteOf(const std::string& name) const {
 absl::Status FolderJob::Copy(const std::string& from, const std::string& name,
                              absl::string_view hash) {
   const absl::StatusOr<ReadableFile> source = ReadableFile::Open(from);
-  if (!source.ok()) return source.status();
+  return source.ok() ? Copy(*source, name, hash) : source.status();
+}
+
+absl::Status FolderJob::Copy(const ReadableFile& from, const std::string& name,
+                             absl::string_view hash) {
   const std::string path = dir_.Path(name);
   std::error_code error;
   std::filesystem::create_directories(DirName(path), error);
-  absl::StatusOr<AtomicFile> target = AtomicFile::Create(path, source->size());
+  absl::StatusOr<AtomicFile> target = AtomicFile::Create(path, from.size());
   if (!target.ok()) return target.status();
   ContentHasher hasher;
   std::vector<uint8_t> buffer(
-      static_cast<size_t>(std::min(source->size(), kPieceBytes)));
-  for (int64_t at = 0; at < source->size();
+      static_cast<size_t>(std::min(from.size(), kPieceBytes)));
+  for (int64_t at = 0; at < from.size();
        at += static_cast<int64_t>(buffer.size())) {
     const absl::Span<uint8_t> piece = absl::MakeSpan(buffer).subspan(
-        0, static_cast<size_t>(source->size() - at));
-    absl::Status status = source->ReadAt(at, piece);
+        0, static_cast<size_t>(from.size() - at));
+    absl::Status status = from.ReadAt(at, piece);
     if (status.ok()) status = target->WriteAt(at, piece);
     if (!status.ok()) return status;
     hasher.Update(piece);
   }
   if (hasher.HexDigest() != hash) {
-    return absl::DataLossError(
-        absl::StrCat(from, ": hash ", hasher.HexDigest(), ", expected ", hash));
+    return absl::DataLossError(absl::StrCat(
+        from.path(), ": hash ", hasher.HexDigest(), ", expected ", hash));
   }
   return target->Commit();
 }
@@ -146,14 +150,17 @@ absl::Status FolderJob::Finish() {
 
 absl::StatusOr<std::string> HashFile(const std::string& path, int64_t bytes) {
   const absl::StatusOr<ReadableFile> file = ReadableFile::Open(path);
-  if (!file.ok()) return file.status();
-  const int64_t end = bytes < 0 ? file->size() : bytes;
+  return file.ok() ? HashFile(*file, bytes) : file.status();
+}
+
+absl::StatusOr<std::string> HashFile(const ReadableFile& file, int64_t bytes) {
+  const int64_t end = bytes < 0 ? file.size() : bytes;
   ContentHasher hasher;
   std::vector<uint8_t> buffer(static_cast<size_t>(std::min(end, kPieceBytes)));
   for (int64_t at = 0; at < end; at += static_cast<int64_t>(buffer.size())) {
     const absl::Span<uint8_t> piece =
         absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(end - at));
-    if (absl::Status status = file->ReadAt(at, piece); !status.ok()) {
+    if (absl::Status status = file.ReadAt(at, piece); !status.ok()) {
       return status;
     }
     hasher.Update(piece);

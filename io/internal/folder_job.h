@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 
 #include "espalier/io/atomic_directory.h"
+#include "espalier/io/internal/file.h"
 
 namespace espalier::internal {
 
@@ -33,6 +34,8 @@ class FolderJob {
   // DATA_LOSS otherwise.
   absl::Status Copy(const std::string& from, const std::string& name,
                     absl::string_view hash);
+  absl::Status Copy(const ReadableFile& from, const std::string& name,
+                    absl::string_view hash);
   // A text about a finished file, for the next run; kept beside the plan.
   absl::Status Note(const std::string& name, const std::string& text) const;
   std::string NoteOf(const std::string& name) const;  // "" none
@@ -48,6 +51,8 @@ class FolderJob {
 
 // XXH3-64 of a whole file, or of its first `bytes`.
 absl::StatusOr<std::string> HashFile(const std::string& path,
+                                     int64_t bytes = -1);
+absl::StatusOr<std::string> HashFile(const ReadableFile& file,
                                      int64_t bytes = -1);
 
 // Whether `name` is a path below a folder: plain names between slashes.

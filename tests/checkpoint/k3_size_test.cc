@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -21,6 +23,8 @@
 
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/io/inspect.h"
+#include "espalier/io/internal/folder_job.h"
+#include "espalier/io/internal/shard_layout.h"
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/shard.h"
 #include "espalier/io/verify.h"
@@ -108,6 +112,59 @@ TEST_F(K3SizeTest, ShardRefusesAFullDiskInLittleMemory) {
   EXPECT_LT(peak, int64_t{256} << 20);
 #endif
   EXPECT_NE(access((out + ".partial").c_str(), F_OK), 0);
+}
+
+TEST_F(K3SizeTest, ShardAndUnshardPlanInBoundedMemory) {
+  const int64_t shard = test::PeakBytes([&] {
+    ShardOptions options;
+    options.mesh = {8, 64, 8, 1};
+    options.dry_run = true;
+    const auto report = ShardCheckpoint(dir_->path(), "out", options);
+    return report.ok() && report->num_tensors == 497'220;
+  });
+  EXPECT_GT(shard, 0);
+  EXPECT_LT(shard, MemoryLimit());
+  // The folder that shard would write for one rank: the same files.
+  const test::TempDir sharded;
+  const auto catalog = TensorCatalog::Open(dir_->path());
+  ASSERT_TRUE(catalog.ok()) << catalog.status();
+  std::filesystem::create_directory(sharded.Path(internal::kOriginalDir));
+  internal::ShardLayout layout;
+  for (const TensorCatalog::File& file : catalog->files()) {
+    const std::string path = catalog->PathOf(file);
+    const std::string hash =
+        internal::HashFile(path, file.data_start).value_or("");
+    layout.sources.push_back(
+        {file.name, file.file_bytes, file.data_start, hash});
+    auto& written = layout.files.emplace_back();
+    written.name = file.name;
+    written.group.pp = 0;
+    written.num_tensors = file.count;
+    written.data_bytes = file.file_bytes - file.data_start;
+    written.hashes = {hash, hash};
+    std::filesystem::create_hard_link(path, sharded.Path(file.name));
+    std::string header(static_cast<size_t>(file.data_start), '\0');
+    std::ifstream(path, std::ios::binary)
+        .read(header.data(), static_cast<std::streamsize>(header.size()));
+    sharded.Write(
+        absl::StrCat(internal::kOriginalDir, "/", file.name, ".header"),
+        header);
+  }
+  sharded.Write("config.json", test::ReadFile(dir_->Path("config.json")));
+  sharded.Write(internal::kShardsName, internal::WriteLayout(layout).value());
+  const int64_t unshard = test::PeakBytes([&] {
+    ShardOptions options;
+    options.dry_run = true;
+    const auto report = UnshardCheckpoint(sharded.path(), "out", options);
+    if (!report.ok())
+      std::fprintf(stderr, "%s\n", report.status().ToString().c_str());
+    return report.ok() && report->num_tensors == 497'220 &&
+           report->total_bytes == 1'560'860'324'864;
+  });
+  EXPECT_GT(unshard, 0);
+  EXPECT_LT(unshard, MemoryLimit());
+  std::printf("shard: peak %ld MB, unshard: peak %ld MB\n",
+              static_cast<long>(shard >> 20), static_cast<long>(unshard >> 20));
 }
 
 // Pages of [begin, end) of a file that are in memory.
