@@ -29,9 +29,8 @@ struct Case {
   std::string name;
   std::vector<int32_t> lengths;
   int64_t num_heads, num_groups, qk_width, v_width;
-  bool causal;
+  bool causal, sinks;
   int64_t window;
-  bool sinks;
   double soft_cap;
 };
 
@@ -62,27 +61,27 @@ std::vector<Variable> InputsOf(const Case& c) {
 }
 
 const Case kSmall[] = {
-    {"plain", {1, 5, 3}, 1, 1, 4, 4, true, 0, false, 0},
-    {"gqa", {1, 5, 3}, 6, 2, 4, 3, true, 0, false, 0},
-    {"empty documents", {0, 4, 0, 0, 3, 0}, 2, 1, 3, 5, true, 0, false, 0},
-    {"window", {7, 2}, 2, 1, 4, 4, true, 3, false, 0},
-    {"both ways", {1, 5, 3}, 2, 2, 3, 2, false, 0, false, 0},
-    {"both ways, window", {6, 1}, 2, 2, 3, 2, false, 2, true, 0},
-    {"sinks", {1, 5, 3}, 4, 2, 4, 3, true, 0, true, 0},
-    {"all", {1, 5, 3}, 4, 2, 4, 3, true, 2, true, 1.5},
+    {"plain", {1, 5, 3}, 1, 1, 4, 4, true, false, 0, 0},
+    {"gqa", {1, 5, 3}, 6, 2, 4, 3, true, false, 0, 0},
+    {"empty documents", {0, 4, 0, 0, 3, 0}, 2, 1, 3, 5, true, false, 0, 0},
+    {"window", {7, 2}, 2, 1, 4, 4, true, false, 3, 0},
+    {"both ways", {1, 5, 3}, 2, 2, 3, 2, false, false, 0, 0},
+    {"both ways, window", {6, 1}, 2, 2, 3, 2, false, true, 2, 0},
+    {"sinks", {1, 5, 3}, 4, 2, 4, 3, true, true, 0, 0},
+    {"all", {1, 5, 3}, 4, 2, 4, 3, true, true, 2, 1.5},
 };
 
 // Several tiles and ragged edges.
 const Case kLarge[] = {
-    {"blocks", {420}, 2, 1, 16, 20, true, 0, true, 0},
-    {"blocks, window", {500}, 2, 2, 16, 16, true, 230, false, 0},
-    {"blocks, both ways", {400}, 1, 1, 8, 8, false, 0, false, 0},
-    {"tiles", {70, 1, 200, 64, 3}, 4, 2, 24, 40, true, 0, false, 0},
-    {"tiles, all", {33, 150}, 3, 1, 33, 17, true, 50, true, 2.0},
-    {"tiles, both ways", {131, 2}, 2, 2, 16, 16, false, 0, true, 0},
-    {"tiles, both ways, window", {190}, 2, 1, 20, 8, false, 40, false, 0},
-    {"one token", {1}, 2, 1, 128, 128, true, 0, false, 0},
-    {"no tokens", {}, 2, 1, 8, 8, true, 0, true, 0},
+    {"blocks", {420}, 2, 1, 16, 20, true, true, 0, 0},
+    {"blocks, window", {500}, 2, 2, 16, 16, true, false, 230, 0},
+    {"blocks, both ways", {400}, 1, 1, 8, 8, false, false, 0, 0},
+    {"tiles", {70, 1, 200, 64, 3}, 4, 2, 24, 40, true, false, 0, 0},
+    {"tiles, all", {33, 150}, 3, 1, 33, 17, true, true, 50, 2.0},
+    {"tiles, both ways", {131, 2}, 2, 2, 16, 16, false, true, 0, 0},
+    {"tiles, both ways, window", {190}, 2, 1, 20, 8, false, false, 40, 0},
+    {"one token", {1}, 2, 1, 128, 128, true, false, 0, 0},
+    {"no tokens", {}, 2, 1, 8, 8, true, true, 0, 0},
 };
 
 class AttentionTest : public test::OpTest {};
@@ -159,7 +158,7 @@ std::vector<std::vector<double>> ValuesOf(const Case& c) {
 }
 
 TEST_P(AttentionTest, LargeScoresStayFinite) {
-  const Case c = {"", {40}, 1, 1, 8, 8, true, 0, false, 0};
+  const Case c = {"", {40}, 1, 1, 8, 8, true, false, 0, 0};
   AttentionOptions options = OptionsOf(c);
   options.scale = 200;
   for (const Tensor& result :
@@ -195,7 +194,7 @@ TEST_P(AttentionTest, MemoryGrowsAsTheTokens) {
     options.max_isa = GetParam().isa;
     options.num_threads = 2;
     const auto context = std::move(Context::Create(options)).value();
-    const Case c = {"", {num_tokens}, 2, 1, 32, 32, true, 0, false, 0};
+    const Case c = {"", {num_tokens}, 2, 1, 32, 32, true, false, 0, 0};
     RunOn(context->cpu(), GetParam().dtype, c, OptionsOf(c), ValuesOf(c));
     return context->cpu().allocator().stats().peak_allocated;
   };
@@ -204,7 +203,7 @@ TEST_P(AttentionTest, MemoryGrowsAsTheTokens) {
 }
 
 TEST(AttentionSinkTest, SinksOfABf16ModelMayBeF32) {
-  const Case c = {"", {9}, 2, 1, 8, 8, true, 0, true, 0};
+  const Case c = {"", {9}, 2, 1, 8, 8, true, true, 0, 0};
   const std::vector<std::vector<double>> values = ValuesOf(c);
   Device& device = test::Cpu();
   std::vector<Variable> leaves;
@@ -227,7 +226,7 @@ TEST(AttentionSinkTest, SinksOfABf16ModelMayBeF32) {
 
 // The emulated accelerator gives the bits of the cpu.
 TEST(AttentionSimTest, SameBits) {
-  const Case c = {"", {70, 5}, 4, 2, 24, 16, true, 0, true, 0};
+  const Case c = {"", {70, 5}, 4, 2, 24, 16, true, true, 0, 0};
   Context& context = test::ContextFor(DetectIsa(), 2);
   const std::vector<std::vector<double>> values = ValuesOf(c);
   const absl::Status status = internal::Guard([&] {
@@ -252,7 +251,7 @@ TEST(AttentionSimTest, SameBits) {
 
 // Case D6: documents do not see one another, bit for bit.
 TEST_P(AttentionTest, DocumentsDoNotLeak) {
-  const Case packed = {"", {37, 51, 40}, 4, 2, 16, 8, true, 0, false, 0};
+  const Case packed = {"", {37, 51, 40}, 4, 2, 16, 8, true, false, 0, 0};
   const std::vector<std::vector<double>> values = ValuesOf(packed);
   const std::vector<Tensor> before = RunOn(GetParam(), packed, values);
   std::vector<std::vector<double>> moved = values;
@@ -268,7 +267,7 @@ TEST_P(AttentionTest, DocumentsDoNotLeak) {
               std::vector<double>(b.begin() + first, b.end()));
   }
   // And a document alone gives the same bits as packed.
-  const Case alone = {"", {51}, 4, 2, 16, 8, true, 0, false, 0};
+  const Case alone = {"", {51}, 4, 2, 16, 8, true, false, 0, 0};
   std::vector<std::vector<double>> middle;
   for (const std::vector<double>& v : values) {
     const size_t row = v.size() / 128;
