@@ -1,5 +1,9 @@
 #include "espalier/ops/embedding/embedding.h"
 
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/compare.h"
 #include "espalier/tests/support/op_check.h"
@@ -8,7 +12,7 @@ namespace espalier {
 namespace {
 
 test::Fn Lookup(std::vector<int32_t> ids) {
-  return [ids](const std::vector<Variable>& in) {
+  return [ids = std::move(ids)](const std::vector<Variable>& in) {
     return Embedding(in[0], Tensor::FromHost<int32_t>(
                                 in[0].value().device(),
                                 {static_cast<int64_t>(ids.size())}, ids));

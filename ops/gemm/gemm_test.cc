@@ -86,8 +86,10 @@ std::string Name(const Case& t) {
 
 uint32_t* Aligned(std::vector<char>& storage, int64_t bytes) {
   storage.assign(static_cast<size_t>(bytes) + 64, '\xff');
-  const auto address = reinterpret_cast<uintptr_t>(storage.data());
-  return reinterpret_cast<uint32_t*>((address + 63) / 64 * 64);
+  void* at = storage.data();
+  size_t space = storage.size();
+  return static_cast<uint32_t*>(
+      std::align(64, static_cast<size_t>(bytes), at, space));
 }
 
 class Harness {

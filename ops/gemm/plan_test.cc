@@ -34,8 +34,9 @@ TEST(MakePlanTest, PiecesAreTilesAndFitTheirBlocks) {
       EXPECT_LE(plan.tile_rows, tile.rows[plan.tile_vectors]);
       EXPECT_EQ(plan.m_block % plan.tile_rows, 0);
       EXPECT_EQ(plan.m_task % plan.tile_rows, 0);
-      EXPECT_EQ(plan.n_block % (plan.tile_vectors * kLanes), 0);
-      EXPECT_EQ(plan.n_task % (plan.tile_vectors * kLanes), 0);
+      const int64_t tile_columns = int64_t{plan.tile_vectors} * kLanes;
+      EXPECT_EQ(plan.n_block % tile_columns, 0);
+      EXPECT_EQ(plan.n_task % tile_columns, 0);
       EXPECT_EQ(plan.a_bytes % 64, 0);
       EXPECT_EQ(plan.b_bytes % 64, 0);
     }
