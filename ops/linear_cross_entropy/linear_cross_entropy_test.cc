@@ -252,11 +252,10 @@ TEST_P(LinearCrossEntropyTest, EqualTokensHaveEqualGradientsAnywhere) {
 // Kept exponentials that waited in a file come back read-only: the gradient
 // takes memory of its own.
 TEST_P(LinearCrossEntropyTest, OffloadedMembersChangeNothing) {
-  const Case& c = kLarge[1];
   Device& device = test::ContextFor(GetParam().isa, 2).cpu();
   const auto gradients = [&](autograd::SavedTensorHooks* hooks) {
     std::vector<Variable> in;
-    for (const Variable& input : InputsOf(c, false)) {
+    for (const Variable& input : InputsOf(kLarge[1], false)) {
       in.emplace_back(test::FromDoubles(device, input.shape(), GetParam().dtype,
                                         ToDoubles(input.value())),
                       true);
@@ -264,7 +263,7 @@ TEST_P(LinearCrossEntropyTest, OffloadedMembersChangeNothing) {
     Variable loss;
     {
       const autograd::SavedTensorScope scope(hooks);
-      loss = Apply(c, in).loss;
+      loss = Apply(kLarge[1], in).loss;
     }
     autograd::Backward(loss);
     return std::make_pair(ToDoubles(in[0].grad()), ToDoubles(in[1].grad()));
@@ -349,7 +348,7 @@ std::string Refusal(const Variable& x, const Variable& weight,
 TEST(LinearCrossEntropyCheckTest, NamesWhatDoesNotFit) {
   const Variable x = test::Normal({3, 4}, 1);
   const Variable weight = test::Normal({6, 4}, 1);
-  const auto labels = [](std::vector<int32_t> values) {
+  const auto labels = [](const std::vector<int32_t>& values) {
     return Tensor::FromHost<int32_t>(
         test::Cpu(), {static_cast<int64_t>(values.size())}, values);
   };

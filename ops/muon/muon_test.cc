@@ -54,8 +54,8 @@ TEST(MuonTest, ShortSideBecomesOrthonormal) {
 
 std::vector<Tensor> TwoSteps(Device& device, DType dtype, const Shape& shape,
                              const MuonUpdate& update) {
-  const std::vector<Tensor> state = {NormalOn(device, dtype, shape, 1),
-                                     Tensor::Zeros(device, shape, dtype)};
+  std::vector<Tensor> state = {NormalOn(device, dtype, shape, 1),
+                               Tensor::Zeros(device, shape, dtype)};
   for (uint64_t step = 1; step <= 2; ++step) {
     Muon(state[0], NormalOn(device, dtype, shape, 10 + step), state[1], update);
   }

@@ -143,9 +143,9 @@ TEST(OnlineSoftmaxTest, FarScoresVanish) {
 
 TEST(OnlineSoftmaxTest, ScalesAndRoundsRows) {
   for (const Isa isa : test::RunnableIsas()) {
-    const std::vector<float> from = Random(2 * 40, 1);
+    const std::vector<float> from = Random(size_t{2} * 40, 1);
     const std::vector<float> factors = {2.0f, -0.7f};
-    std::vector<BFloat16> to(2 * 37, BFloat16(kNan));
+    std::vector<BFloat16> to(size_t{2} * 37, BFloat16(kNan));
     ScaleRows({.from = from.data(),
                .from_stride = 40,
                .factors = factors.data(),
