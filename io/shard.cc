@@ -386,7 +386,7 @@ absl::StatusOr<ShardReport> ShardCheckpoint(const std::string& dir,
 }
 
 absl::StatusOr<ShardReport> ShardCheckpoint(
-    std::shared_ptr<const Folder> folder, const std::string& out,
+    const std::shared_ptr<const Folder>& folder, const std::string& out,
     const ShardOptions& options) {
   if (options.max_shard_bytes < 1) {
     return absl::OutOfRangeError(

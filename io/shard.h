@@ -65,7 +65,7 @@ absl::StatusOr<ShardReport> ShardCheckpoint(const std::string& dir,
 // Of a folder that need not be local; with many groups of ranks, its bytes are
 // gone through once for each.
 absl::StatusOr<ShardReport> ShardCheckpoint(
-    std::shared_ptr<const Folder> folder, const std::string& out,
+    const std::shared_ptr<const Folder>& folder, const std::string& out,
     const ShardOptions& options);
 
 // Puts such a folder together again: every file of the original, byte for

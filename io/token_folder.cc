@@ -315,7 +315,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
 }
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
-    std::shared_ptr<const Folder> folder, TokenFolderInfo* info_out) {
+    const std::shared_ptr<const Folder>& folder, TokenFolderInfo* info_out) {
   auto value = folder->ReadJson(kManifestName);
   if (!value.ok()) return value.status();
   const auto json =

@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
     const std::string& dir, TokenFolderInfo* info = nullptr);
 // One that need not be local: samples are read when they are asked for.
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenTokenFolder(
-    std::shared_ptr<const Folder> folder, TokenFolderInfo* info = nullptr);
+    const std::shared_ptr<const Folder>& folder,
+    TokenFolderInfo* info = nullptr);
 
 }  // namespace espalier
 
