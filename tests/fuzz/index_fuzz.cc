@@ -11,32 +11,43 @@ namespace espalier {
 namespace {
 
 // Two shards that an index may name.
-const fuzz::ScratchFolder& Folder() {
-  static const fuzz::ScratchFolder folder;
-  static const bool written = [] {
-    folder.Write("a", fuzz::SafetensorsBytes(
-                          R"({"x":{"dtype":"U8","shape":[2],)"
-                          R"("data_offsets":[0,2]},"y":{"dtype":"U8",)"
-                          R"("shape":[1],"data_offsets":[2,3]}})",
-                          "123"));
-    folder.Write("b",
-                 fuzz::SafetensorsBytes(R"({"z":{"dtype":"BF16","shape":[1],)"
-                                        R"("data_offsets":[0,2]}})",
-                                        "12"));
-    return true;
-  }();
-  (void)written;
-  return folder;
-}
+class ShardFolder : public fuzz::ScratchFolder {
+ public:
+  ShardFolder() {
+    Write("a", fuzz::SafetensorsBytes(
+                   R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                   R"("y":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+                   "123"));
+    Write("b", fuzz::SafetensorsBytes(R"({"z":{"dtype":"BF16","shape":[1],)"
+                                      R"("data_offsets":[0,2]}})",
+                                      "12"));
+  }
+  void WriteIndex(absl::string_view json) const {
+    Write("model.safetensors.index.json", json);
+  }
+};
 
 void OpenFolder(absl::string_view json) {
-  const fuzz::ScratchFolder& folder = Folder();
-  folder.Write("model.safetensors.index.json", json);
+  static const ShardFolder folder;
+  folder.WriteIndex(json);
   const auto reader = CheckpointReader::Open(folder.path(), ReadMode::kRead);
   ProblemList problems, notes;
   const auto catalog = TensorCatalog::Scan(folder.path(), &problems, &notes);
   fuzz::Require(!reader.ok() || catalog.ok(),
                 "what a reader opens can be scanned");
+}
+
+void Check(const Manifest& manifest) {
+  static const ShardFolder folder;
+  static const auto catalog = [] {
+    folder.WriteIndex(R"({"weight_map":{"x":"a","y":"a","z":"b"}})");
+    ProblemList problems, notes;
+    return TensorCatalog::Scan(folder.path(), &problems, &notes);
+  }();
+  fuzz::Require(catalog.ok(), "two shards can be scanned");
+  ProblemList problems;
+  (void)CheckManifest(manifest, *catalog, /*full=*/true, &problems, nullptr);
+  (void)manifest.HeaderFingerprint();
 }
 
 }  // namespace
@@ -53,6 +64,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (map.ok()) espalier::OpenFolder(json);
   const espalier::fuzz::MemoryFile file(json);
   const auto manifest = espalier::ReadManifest(file.path());
-  if (manifest.ok()) (void)manifest->HeaderFingerprint();
+  if (manifest.ok()) espalier::Check(*manifest);
   return 0;
 }
