@@ -119,7 +119,7 @@ void FetchScales(const Source& source, int64_t row, int64_t column,
   const T* scales = static_cast<const T*>(source.weight.scales.pointer);
   const int64_t last = Least(16, source.weight.out - row) - 1;
   if constexpr (sizeof(T) == 1 && Source::kScaleStep == 0) {
-    if (columns > 32 * (kGroups - 1)) {
+    if (columns > int64_t{32} * (kGroups - 1)) {
       _mm512_store_si512(
           to, FourBytesOfRows(scales + source.Scale(row, column),
                               source.weight.scales.strides[0], last));
