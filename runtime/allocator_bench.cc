@@ -4,12 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -58,9 +61,11 @@ Heap MakeHeap(int which, Device& device) {
             free};
   }
   if (which == kGlibcTuned) {  // never gives memory back
+    // NOLINTBEGIN(concurrency-mt-unsafe): before there is any other thread
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, INT32_MAX);
     mallopt(M_TOP_PAD, 64 << 20);
+    // NOLINTEND(concurrency-mt-unsafe)
   }
   return {[](int64_t bytes) { return std::malloc(static_cast<size_t>(bytes)); },
           [](void* data) { std::free(data); }};
@@ -140,7 +145,9 @@ std::vector<int64_t> ChurnSizes() {
         250e3 * std::exp2(4.0 * static_cast<double>(random()) / 4294967296.0));
     total += size;
   }
-  for (int64_t& size : sizes) size = size * 309'000'000 / total;
+  for (int64_t& size : sizes) {
+    size = size * 309'000'000 / std::max<int64_t>(total, 1);
+  }
   return sizes;
 }
 
@@ -297,6 +304,7 @@ void BM_AllocateFree(benchmark::State& state) {
   auto context = bench::MakeContext(1);
   Device& device = context->cpu();
   std::vector<void*> others;  // live neighbours
+  others.reserve(1000);
   for (int i = 0; i < 1000; ++i) {
     others.push_back(device.allocator().Allocate(
         state.range(0), MemoryTag::kActivations, device.compute_stream()));

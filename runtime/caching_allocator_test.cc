@@ -131,6 +131,7 @@ TEST(CachingAllocatorTest, BudgetIsHardAndItsMessageHelps) {
   auto allocator = MakeHost(64 * kMiB);
   ManualStream stream;
   std::vector<void*> blocks;
+  blocks.reserve(16);
   for (int i = 0; i < 16; ++i) {
     blocks.push_back(allocator->Allocate(4 * kMiB - kMargin,
                                          MemoryTag::kActivations, stream));
@@ -165,6 +166,7 @@ TEST(CachingAllocatorTest, HolesGiveTheirMemoryToWhatDoesNotFitIntoThem) {
   auto allocator = MakeHost();
   ManualStream stream;
   std::vector<void*> blocks;
+  blocks.reserve(32);
   for (int i = 0; i < 32; ++i) {
     blocks.push_back(
         allocator->Allocate(4 * kMiB - kMargin, MemoryTag::kWeights, stream));
@@ -441,6 +443,7 @@ TEST(CachingAllocatorTest, ThreadsShareIt) {
   auto allocator = MakeHost();
   ManualStream streams[4];
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&allocator, &stream = streams[t], t] {
       std::mt19937_64 random(static_cast<uint64_t>(t));

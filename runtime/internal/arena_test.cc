@@ -22,6 +22,7 @@ class CountingSource final : public MemorySource {
     address_space_ -= bytes;
     // A gap, so that ranges never touch by chance.
     next_ += bytes + kRangeAlignment;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): addresses without memory
     return reinterpret_cast<char*>(next_ - bytes - kRangeAlignment);
   }
   void Unreserve(char*, int64_t, int64_t) override {}
