@@ -97,7 +97,7 @@ TEST_P(LocalTest, UnevenRowsAreGatheredAndExchanged) {
               std::vector<int64_t>(static_cast<size_t>(size), comm.rank()));
     const int64_t rank = comm.rank();
     const int64_t before = rank * (rank - 1) / 2;
-    for (int r = 0; r < size; ++r) {
+    for (int64_t r = 0; r < size; ++r) {
       EXPECT_TRUE(
           test::SameBits(got.Slice(0, r * comm.rank(), comm.rank()),
                          Numbered(r, row, kF32).Slice(0, before, comm.rank())));
