@@ -154,7 +154,7 @@ TEST(LoraGradientTest, NoFrozenMatrixGetsGradientMemoryEvenForAMoment) {
     "intermediate_size": 260, "num_hidden_layers": 2, "num_attention_heads": 2,
     "num_key_value_heads": 1, "head_dim": 128, "rms_norm_eps": 1e-5,
     "tie_word_embeddings": false})";
-  constexpr int64_t kSmallestMatrix = 128 * 256 * 4;
+  constexpr int64_t kSmallestMatrix = int64_t{128} * 256 * 4;
   const auto model = TinyModel(kF32, kWideConfig);
   ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
   const Variable loss = Loss(*model);

@@ -205,6 +205,7 @@ std::string TokenizerJson(
         absl::StrCat("      ", Quoted(absl::StrCat(left, " ", right))));
   }
   std::vector<std::string> added;
+  added.reserve(3);
   for (int id = 0; id < 3; ++id) {
     added.push_back(absl::StrFormat(
         R"(    {"id": %d, "content": "%s", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})",

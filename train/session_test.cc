@@ -70,12 +70,11 @@ class SessionTest : public ::testing::Test {
     return config;
   }
 
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a
-  // suite's
+  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a suite's
   static const std::string* dir_;
 };
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): as above
 const std::string* SessionTest::dir_ = nullptr;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 struct Curve {
   std::vector<double> losses;
