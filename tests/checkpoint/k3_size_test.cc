@@ -57,11 +57,13 @@ class K3SizeTest : public ::testing::Test {
     ASSERT_EQ(*status_, absl::OkStatus());
   }
 
+  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a suite's
   static test::TempDir* dir_;
   static absl::Status* status_;
 };
 test::TempDir* K3SizeTest::dir_ = nullptr;
 absl::Status* K3SizeTest::status_ = nullptr;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 // Instrumented builds keep shadow memory of their own.
 int64_t MemoryLimit() {

@@ -67,12 +67,12 @@ class FirstRunTest : public ::testing::Test {
     return words;
   }
 
-  static test::TempDir* demo_dir_;
   test::TempDir dir_;
+  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a suite's
+  static test::TempDir* demo_dir_;
 };
-
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a suite's
 test::TempDir* FirstRunTest::demo_dir_ = nullptr;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 TEST_F(FirstRunTest, DemoRefusesATakenName) {
   const test::CommandResult again =
