@@ -249,7 +249,7 @@ TEST_F(K3SizeTest, AnExpertTouchesItsOwnPagesOnly) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t touched = TouchedBytes(file->path());
   EXPECT_GE(touched, tensor->num_bytes());
-  EXPECT_LE(touched, tensor->num_bytes() + 2 * 16 * page);
+  EXPECT_LE(touched, tensor->num_bytes() + int64_t{32} * page);
   const int64_t cached = ResidentPages(*file, 0, file_bytes) - before;
   EXPECT_LE(cached * page,
             tensor->num_bytes() + 4 * ReadAheadBytes(file->path()));

@@ -158,7 +158,8 @@ absl::StatusOr<SparseCheckpoint> WriteSparseCheckpoint(
   for (auto& [key, items] : shards) {
     const std::string file = absl::StrFormat("model-%05d-of-%06d.safetensors",
                                              ++number, shards.size());
-    absl::Status status = WriteShard(dir + "/" + file, items, &result);
+    absl::Status status =
+        WriteShard(absl::StrCat(dir, "/", file), items, &result);
     if (!status.ok()) return status;
     for (const Item& item : items) {
       absl::StrAppend(&index, index.empty() ? "" : ",\n", "    \"", item.name,

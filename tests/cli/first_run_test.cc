@@ -288,7 +288,7 @@ TEST_F(FirstRunTest, ConvertLlama2c) {
   std::string model = test::BytesOf<int32_t>({8, 6, 1, 2, 1, 259, 3});
   model.resize(
       model.size() +
-      4 * (259 * 8 + (8 + 64 + 32 + 32 + 64 + 8 + 3 * 48) + 8 + 3 * 4));
+      size_t{4} * (259 * 8 + (8 + 64 + 32 + 32 + 64 + 8 + 3 * 48) + 8 + 3 * 4));
   std::string tokenizer = test::BytesOf<int32_t>({9});
   for (int i = 0; i < 259; ++i) {
     const std::string piece = i == 0   ? "<unk>"
