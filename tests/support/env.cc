@@ -20,6 +20,7 @@ ContextOptions OptionsFor(Isa isa) {
 }  // namespace
 
 Context& ContextFor(Isa isa, int num_threads) {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): kept
   static auto* contexts =
       new std::map<std::pair<Isa, int>, std::unique_ptr<Context>>();
   std::unique_ptr<Context>& context = (*contexts)[{isa, num_threads}];
@@ -32,6 +33,7 @@ Context& ContextFor(Isa isa, int num_threads) {
 }
 
 CountedContext& CountedContextFor(Isa isa) {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): kept
   static auto* contexts = new std::map<Isa, CountedContext>();
   CountedContext& counted = (*contexts)[isa];
   if (counted.context == nullptr) {

@@ -16,7 +16,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // x * w, whose gradients are passed through `spoil`.
 using Spoil = std::function<void(std::vector<Tensor>&)>;
-test::Fn Product(Spoil spoil) {
+test::Fn Product(const Spoil& spoil) {
   return [spoil](const std::vector<Variable>& in) {
     const Tensor x = in[0].value();
     const Tensor w = in[1].value();
