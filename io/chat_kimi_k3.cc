@@ -184,7 +184,7 @@ class KimiK3Writer {
     if (!calls_.empty()) {
       Open("tools", {});
       for (size_t i = 0; i < calls_.size(); ++i) {
-        const absl::Status status = Call(calls_[i], i, index);
+        absl::Status status = Call(calls_[i], i, index);
         if (!status.ok()) return status;
       }
       Close("tools");

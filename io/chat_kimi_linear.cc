@@ -16,7 +16,6 @@ namespace espalier {
 namespace {
 
 using internal::ChatLayout;
-using internal::ChatMessages;
 using internal::ChatString;
 using internal::ChatText;
 using internal::ChatToolCall;

@@ -14,7 +14,6 @@ namespace espalier {
 namespace {
 
 using test::ChatOf;
-using test::kChatMl;
 using test::Show;
 using ::testing::HasSubstr;
 

@@ -121,7 +121,7 @@ void BM_Load(benchmark::State& state) {
   const Tensor buffer = Tensor::Empty(context->cpu(), {file_bytes}, kU8);
   double load = LoadSeconds(mode, context->cpu());
   double plain = PlainReadSeconds(buffer);
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double seconds = LoadSeconds(mode, context->cpu());
     state.SetIterationTime(seconds);
     load = std::min(load, seconds);

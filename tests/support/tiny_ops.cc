@@ -76,7 +76,7 @@ Variable RecordProduct(Tensor product, const Variable& a, const Variable& b) {
 }
 
 // x * mask, whose mask is no variable.
-Variable RecordMasked(const Variable& x, Tensor mask, const char* name) {
+Variable RecordMasked(const Variable& x, const Tensor& mask, const char* name) {
   return autograd::Record(
       Zip(x.value(), mask, Times),
       std::make_unique<TinyNode>(
