@@ -145,8 +145,9 @@ TEST_F(BlockCacheTest, AFailureIsToldAndTriedAgain) {
 TEST_F(BlockCacheTest, ManyThreadsReadAtOnce) {
   Create(30'000, 8'000);
   std::vector<std::thread> threads;
+  threads.reserve(4);
   std::atomic<int> wrong = 0;
-  for (int t = 0; t < 4; ++t) {
+  for (int64_t t = 0; t < 4; ++t) {
     threads.emplace_back([this, t, &wrong] {
       for (int64_t i = 0; i < 500; ++i) {
         const int64_t at = t % 2 == 0 ? i * 180 : (i * 7919 + t * 100) % 97'000;
