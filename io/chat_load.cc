@@ -54,7 +54,8 @@ absl::StatusOr<Templates> TemplateFiles(const std::string& dir) {
   std::error_code ignored;
   const std::string more = internal::JoinPath(dir, "additional_chat_templates");
   for (const auto& entry : std::filesystem::directory_iterator(more, ignored)) {
-    absl::string_view name = entry.path().filename().native();
+    const std::string file = entry.path().filename().string();
+    absl::string_view name = file;
     if (!absl::ConsumeSuffix(&name, ".jinja") || !status.ok()) continue;
     status = AddFile(entry.path().string(), std::string(name), &templates);
   }

@@ -82,7 +82,7 @@ TEST_F(Llama2cConvertTest, WritesAHuggingFaceFolder) {
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ(reader->num_tensors(), 2 + 2 * 9);
   Device& cpu = context_->cpu();
-  const int64_t embedding = kVocab * 8;
+  const int64_t embedding = int64_t{kVocab} * 8;
   const auto first = [&](const std::string& name, const Shape& shape) {
     const auto tensor = reader->Take(cpu, name, shape);
     EXPECT_TRUE(tensor.ok()) << tensor.status();
