@@ -74,7 +74,7 @@ TEST(JinjaLimitsTest, RoomIsAskedForBeforeItIsTaken) {
   JinjaOptions small;
   small.limits.max_value_bytes = 8 << 20;
   const JsonValue data("\x01");
-  const int64_t before = PeakKiB();
+  [[maybe_unused]] const int64_t before = PeakKiB();
   for (const auto& [source, what] : cases) {
     const absl::Status status = StatusOf(source, data, small);
     EXPECT_THAT(status.code(),
@@ -84,7 +84,9 @@ TEST(JinjaLimitsTest, RoomIsAskedForBeforeItIsTaken) {
     EXPECT_THAT(std::string(status.message()),
                 ::testing::StartsWith(absl::StrCat("t: line 1: ", what, " ")))
         << source;
+#if !defined(ESPALIER_ASAN) && !defined(ESPALIER_TSAN)  // which keep memory
     EXPECT_LT(PeakKiB() - before, 100 << 10) << source;
+#endif
   }
 }
 

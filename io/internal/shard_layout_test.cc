@@ -21,9 +21,9 @@ std::string Refusal(const std::string& source, const std::string& file,
                     const std::string& copied) {
   test::TempDir dir;
   dir.Write(kShardsName,
-            absl::StrCat(R"({"format":"espalier-shards","version":1,)"
+            absl::StrCat(R"({"format":"espalier-shards","version":2,)"
                          R"("mesh":{"tp":1,"ep":1,"pp":1,"etp":1},)"
-                         R"("max_shard_bytes":1,"has_index":false,)"
+                         R"("max_shard_bytes":1,"index":"",)"
                          R"("left_out":[],"sources":[)",
                          source, "],\"files\":[", file, "],\"copied\":[",
                          copied, "]}"));
@@ -32,7 +32,8 @@ std::string Refusal(const std::string& source, const std::string& file,
 
 std::string File(int64_t tensors, int64_t data_bytes) {
   return absl::StrCat(R"({"name":"f","group":{"pp":0},"tensors":)", tensors,
-                      ",\"data_bytes\":", data_bytes, "}");
+                      ",\"data_bytes\":", data_bytes,
+                      R"(,"header":"","data":""})");
 }
 
 std::string Copied(int64_t bytes) {
@@ -40,18 +41,25 @@ std::string Copied(int64_t bytes) {
 }
 
 TEST(ShardLayoutTest, SizesAreNumbersThatCanBeAdded) {
+  constexpr int64_t kMost = int64_t{1} << 50;  // of one file
   EXPECT_EQ(Refusal(kSource, File(0, 0), Copied(0)), "");
   EXPECT_THAT(Refusal(kSource, File(-1, 0), Copied(0)),
-              HasSubstr("files[0].tensors or data_bytes is below 0"));
+              HasSubstr("files[0].tensors is -1, expected 0 to "));
   EXPECT_THAT(Refusal(kSource, File(0, -1), Copied(0)),
-              HasSubstr("files[0].tensors or data_bytes is below 0"));
-  EXPECT_THAT(Refusal(kSource, File(0, 0), Copied(-1)),
-              HasSubstr("copied[0].bytes is below 0"));
-  EXPECT_EQ(Refusal(kSource, File(0, 0), Copied((int64_t{1} << 60) - 100)), "");
-  for (const int64_t bytes : {(int64_t{1} << 60) - 99, INT64_MAX}) {
+              HasSubstr("files[0].data_bytes is -1, expected 0 to "));
+  for (const int64_t bytes : {int64_t{-1}, kMost + 1, INT64_MAX}) {
     EXPECT_THAT(Refusal(kSource, File(0, 0), Copied(bytes)),
-                HasSubstr("sources and copied are too large a sum"));
+                HasSubstr(absl::StrCat("copied[0].bytes is ", bytes,
+                                       ", expected 0 to ", kMost)));
   }
+  std::string copied = Copied(kMost - 100);
+  for (int i = 1; i < 1024; ++i) {
+    absl::StrAppend(&copied, ",", Copied(kMost));
+  }
+  EXPECT_EQ(Refusal(kSource, File(0, 0), copied), "");
+  absl::StrAppend(&copied, ",", Copied(1));
+  EXPECT_THAT(Refusal(kSource, File(0, 0), copied),
+              HasSubstr("sources and copied are too large a sum"));
 }
 
 }  // namespace
