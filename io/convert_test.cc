@@ -366,6 +366,19 @@ TEST_F(ConvertTest, ResumesAfterAKillWithTheSameBytes) {
   }
 }
 
+TEST_F(ConvertTest, LeavesTheManifestOfTheSourceOut) {
+  const std::string source = Write("in", kDense, R"({"model_type":"llama"})");
+  dir_.Write("in/espalier-manifest.json", "{}");
+  const auto report = Convert(source, "out", ConvertTarget::kBF16);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(
+      FilesOf(dir_.Path("out")),
+      ElementsAre("config.json", "model.safetensors", "tokenizer.json"));
+  EXPECT_THAT(report->notes,
+              ::testing::Contains(AllOf(HasSubstr("espalier-manifest.json"),
+                                        HasSubstr("--write-manifest"))));
+}
+
 TEST_F(ConvertTest, NamesWhatItCannotPack) {
   std::filesystem::create_directory(dir_.Path("in"));
   std::vector<float> values(64, 1.0f);

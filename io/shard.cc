@@ -79,8 +79,9 @@ class Sharder {
     const absl::StatusOr<std::string> plan = internal::WriteLayout(layout_);
     if (!plan.ok()) return plan.status();
     if (options_.dry_run) return report_;
-    absl::StatusOr<internal::FolderJob> job =
-        internal::FolderJob::Begin(out, *plan, FilesToWrite(), options_.resume);
+    absl::StatusOr<internal::FolderJob> job = internal::FolderJob::Begin(
+        out, absl::StrCat("shard ", versions_, "\n", *plan), FilesToWrite(),
+        options_.resume);
     if (!job.ok()) return job.status();
     for (size_t i = 0; i < layout_.files.size() && status.ok(); ++i) {
       status = WriteFile(i, *job);
@@ -173,6 +174,10 @@ class Sharder {
       if (!hash.ok()) return hash.status();
       layout_.sources.push_back(
           {file.name, file.file_bytes, file.data_start, *hash});
+      const absl::StatusOr<std::string> version =
+          internal::VersionOf(folder_, file.name);
+      if (!version.ok()) return version.status();
+      versions_ += *version;
     }
     return absl::OkStatus();
   }
@@ -368,6 +373,7 @@ class Sharder {
   const FamilyTable& table_;
   const ShardOptions& options_;
   ShardLayout layout_;
+  std::string versions_;             // of the weight files, for the plan
   std::vector<PieceRef> pieces_;     // file by file
   std::vector<size_t> first_piece_;  // of each file, and the end
   std::optional<internal::ReadableFile> source_;

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -260,6 +261,68 @@ TEST_F(ShardTest, NoSpaceIsFoundBeforeTheStart) {
               AllOf(HasSubstr("needs 52"), HasSubstr("are free")));
   EXPECT_FALSE(std::filesystem::exists(Out()));
   EXPECT_FALSE(std::filesystem::exists(Out() + ".partial"));
+}
+
+// Data of the same sizes and names make another checkpoint all the same.
+TEST_F(ShardTest, ResumeRefusesASourceWhoseDataChanged) {
+  Write(absl::StrCat(kLlama, "}"));
+  ShardOptions options;
+  options.mesh = {2, 1, 3, 1};
+  const auto run_one_file = [&](const auto& run) {
+    options.resume = false;
+    options.on_file = [](int64_t, int64_t) {
+      return absl::CancelledError("stop");
+    };
+    EXPECT_TRUE(absl::IsCancelled(run().status()));
+    options.on_file = nullptr;
+    options.resume = true;
+  };
+  const auto shard = [&] { return ShardCheckpoint(In(), Out(), options); };
+  const auto unshard = [&] {
+    return UnshardCheckpoint(Out(), Back(), options);
+  };
+  std::string changed;  // one byte of the last weight file, a second later
+  const auto change = [&] {
+    for (const auto& [name, bytes] : Contents(In())) {
+      if (absl::EndsWith(name, ".safetensors")) changed = "in/" + name;
+    }
+    std::string bytes = test::ReadFile(dir_.Path(changed));
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    const auto time = std::filesystem::last_write_time(dir_.Path(changed));
+    dir_.Write(changed, bytes);
+    std::filesystem::last_write_time(dir_.Path(changed),
+                                     time + std::chrono::seconds(1));
+  };
+  run_one_file(shard);
+  change();
+  const absl::Status refused = shard().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("another source"));
+  EXPECT_FALSE(std::filesystem::exists(Out()));
+
+  std::filesystem::remove_all(Out() + ".partial");
+  options.resume = false;
+  ASSERT_EQ(shard().status(), absl::OkStatus());
+  run_one_file(unshard);
+  change();
+  std::filesystem::remove_all(Out());
+  ASSERT_EQ(shard().status(), absl::OkStatus());
+  EXPECT_EQ(unshard().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(std::filesystem::exists(Back()));
+}
+
+// A kill while the plan is written leaves a temporary file and no plan.
+TEST_F(ShardTest, ResumeWithoutAPlanLeavesNoTemporaryFiles) {
+  Write(absl::StrCat(kLlama, "}"));
+  ASSERT_EQ(Shard({}), absl::OkStatus());
+  std::filesystem::rename(Out(), dir_.Path("fresh"));
+  std::filesystem::create_directory(Out() + ".partial");
+  dir_.Write("out.partial/..plan.json.tmp-1-0", "{");
+  ShardOptions options;
+  options.max_shard_bytes = 1 << 30;
+  options.resume = true;
+  ASSERT_EQ(ShardCheckpoint(In(), Out(), options).status(), absl::OkStatus());
+  EXPECT_EQ(Difference(dir_.Path("fresh"), Out()), "");
 }
 
 // A child that is killed after its n-th file, again and again, leaves what the

@@ -62,8 +62,10 @@ absl::StatusOr<FolderJob> FolderJob::Begin(
           dir->path(), " was begun with another source or other settings and ",
           "cannot be resumed; remove the folder to start again"));
     }
-    RemoveTemporaries(dir->path());
   }
+  // Of a kill before the plan was whole, too. Not at the end, where copies of
+  // files with such names are.
+  RemoveTemporaries(dir->path());
   FolderJob job(*std::move(dir));
   int64_t needed = static_cast<int64_t>(plan.size());
   for (const auto& [name, bytes] : files) {
@@ -146,6 +148,17 @@ absl::Status FolderJob::Finish() {
   std::filesystem::remove(dir_.Path(kPlanName), error);
   ForgetNotes();
   return dir_.Commit();
+}
+
+absl::StatusOr<std::string> VersionOf(const Folder& folder,
+                                      const std::string& name) {
+  const absl::StatusOr<ReadableFile> file = folder.Open(name);
+  if (!file.ok()) return file.status();
+  const FileIdentity& identity = file->identity();
+  std::string text =
+      absl::StrCat(name, " ", identity.size, " ", identity.modified_ns, ";");
+  if (!folder.is_local()) absl::StrAppend(&text, identity.inode, ";");
+  return text;
 }
 
 absl::StatusOr<std::string> HashFile(const std::string& path, int64_t bytes) {

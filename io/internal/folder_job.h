@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 
 #include "espalier/io/atomic_directory.h"
+#include "espalier/io/folder.h"
 #include "espalier/io/internal/file.h"
 
 namespace espalier::internal {
@@ -48,6 +49,11 @@ class FolderJob {
 
   AtomicDirectory dir_;
 };
+
+// What tells a file from its later versions without reading it: name, size, and
+// time of the last change; an object has a version instead.
+absl::StatusOr<std::string> VersionOf(const Folder& folder,
+                                      const std::string& name);
 
 // XXH3-64 of a whole file, or of its first `bytes`.
 absl::StatusOr<std::string> HashFile(const std::string& path,

@@ -10,6 +10,8 @@
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/io/gguf_checkpoint.h"
 #include "espalier/io/internal/file.h"
+#include "espalier/io/internal/folder_job.h"
+#include "espalier/io/manifest.h"
 
 namespace espalier::internal {
 
@@ -37,15 +39,10 @@ class FolderSource final : public WeightSource {
     weight_reader_.emplace(reader_, *std::move(config));
     names_ = weight_reader_->Names();
     for (const TensorCatalog::File& file : reader_.catalog().files()) {
-      const absl::StatusOr<ReadableFile> opened = folder()->Open(file.name);
-      if (!opened.ok()) return opened.status();
-      const FileIdentity& identity = opened->identity();
-      absl::StrAppend(&fingerprint_, file.name, " ", identity.size, " ",
-                      identity.modified_ns, ";");
-      // An object has a version and no time.
-      if (!folder()->is_local()) {
-        absl::StrAppend(&fingerprint_, identity.inode, ";");
-      }
+      const absl::StatusOr<std::string> version =
+          VersionOf(*folder(), file.name);
+      if (!version.ok()) return version.status();
+      fingerprint_ += *version;
     }
     notes_ = reader_.warnings();
     return ListFiles();
@@ -123,6 +120,12 @@ class FolderSource final : public WeightSource {
           absl::StrContains(name, ".safetensors") || name == "config.json" ||
           absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".gguf") ||
           !folder()->Open(name).ok()) {
+        continue;
+      }
+      if (name == kManifestName) {  // of the files as they were
+        notes_.push_back(absl::StrCat(
+            name, " tells of the source and was left out; espalier verify ",
+            "--write-manifest writes one of the new folder"));
         continue;
       }
       files_.push_back(name);
