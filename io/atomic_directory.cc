@@ -48,9 +48,11 @@ absl::Status SyncTree(const std::string& root) {
   return internal::SyncDirectory(root);
 }
 
+// Itself: rename() does not put a folder in the place of a link to one.
 bool IsEmptyDirectory(const std::string& path) {
   std::error_code error;
-  return std::filesystem::is_directory(path, error) &&
+  return std::filesystem::is_directory(
+             std::filesystem::symlink_status(path, error)) &&
          std::filesystem::is_empty(path, error) && !error;
 }
 
@@ -69,6 +71,10 @@ std::string WithoutSlash(std::string path) {
 }
 
 absl::Status MakeParent(const std::string& path) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError(
+        "the path of the folder to be made is empty");
+  }
   const std::string parent = internal::DirName(path);
   std::error_code error;
   std::filesystem::create_directories(parent, error);
@@ -79,7 +85,7 @@ absl::Status MakeParent(const std::string& path) {
 
 absl::Status Taken(const std::string& target) {
   return absl::AlreadyExistsError(
-      absl::StrCat(target, " is there already and not empty"));
+      absl::StrCat(target, " is there already and is not an empty folder"));
 }
 
 }  // namespace

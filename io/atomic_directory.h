@@ -15,14 +15,14 @@ namespace espalier {
 class AtomicDirectory {
  public:
   enum class Existing {
-    kRefuse,   // ALREADY_EXISTS when the name is taken by a file, or by a
-               // folder that is not empty
+    kRefuse,   // ALREADY_EXISTS when the name is taken, by a symbolic link
+               // too, but for a folder that is empty
     kReplace,  // changes places with the old folder, which is then removed;
                // no file of the old one stays behind
   };
 
-  // Makes missing parent folders too. Removes what runs for the same target
-  // that were killed left beside it.
+  // Makes missing parent folders too. INVALID_ARGUMENT on an empty path.
+  // Removes what runs for the same target that were killed left beside it.
   static absl::StatusOr<AtomicDirectory> Create(
       const std::string& target, Existing existing = Existing::kRefuse);
   // For work of hours: written to TARGET.partial, which outlives a failure or a

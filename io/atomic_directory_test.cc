@@ -108,6 +108,31 @@ TEST_F(AtomicDirectoryTest, RefusesATakenName) {
   EXPECT_FALSE(Save("file", "two", Existing::kRefuse).ok());
 }
 
+// Where Commit could not rename to, nothing is begun.
+TEST_F(AtomicDirectoryTest, RefusesLinksAndEmptyPathsAtOnce) {
+  std::filesystem::create_directory(dir_.Path("empty"));
+  std::filesystem::create_directory_symlink(dir_.Path("empty"),
+                                            dir_.Path("link"));
+  std::filesystem::create_symlink(dir_.Path("nowhere"), dir_.Path("dangling"));
+  const std::set<std::string> before = Names(dir_.path());
+  for (const char* name : {"link", "link/", "dangling"}) {
+    for (const absl::Status& status :
+         {AtomicDirectory::Create(dir_.Path(name)).status(),
+          AtomicDirectory::CreatePartial(dir_.Path(name), false).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << name;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("is there already and is not an empty folder"));
+    }
+  }
+  EXPECT_EQ(Names(dir_.path()), before);
+  for (const absl::Status& status :
+       {AtomicDirectory::Create("").status(),
+        AtomicDirectory::CreatePartial("", false).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is empty"));
+  }
+}
+
 TEST_F(AtomicDirectoryTest, RefusesANameTakenMeanwhile) {
   auto dir = AtomicDirectory::Create(dir_.Path("out"));
   ASSERT_TRUE(dir.ok()) << dir.status();

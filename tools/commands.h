@@ -8,7 +8,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace espalier::tools {
 
@@ -30,6 +31,9 @@ std::string ExitCodeHelp();
 
 // Says on stderr what failed; returns its exit code.
 int FailOnFolder(const char* command, const absl::Status& status);
+// Of options that name what is written: not empty. What is to be new is looked
+// for where it is made.
+CLI::Validator OutputPath();
 // Prints to stdout and returns 0.
 int Print(const absl::StatusOr<std::string>& text);
 

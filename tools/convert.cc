@@ -112,7 +112,9 @@ void AddConvert(CLI::App& app, int& exit_code) {
   cmd->add_option("--model", flags->model,
                   "Checkpoint folder or .gguf file, here or s3://bucket/prefix")
       ->required();
-  cmd->add_option("--output", flags->output, "New folder")->required();
+  cmd->add_option("--output", flags->output, "New folder")
+      ->required()
+      ->check(OutputPath());
   cmd->add_option("--to", flags->to,
                   "keep, f32, bf16, f16, fp8, int4 or mxfp4");
   cmd->add_option("--experts", flags->experts, "keep, stacked or separate");

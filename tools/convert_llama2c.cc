@@ -33,7 +33,9 @@ void AddConvertLlama2c(CLI::App& app, int& exit_code) {
       "convert-llama2c", "Turn a llama2.c checkpoint into a checkpoint folder");
   cmd->add_option("--model", flags->model, "model.bin")->required();
   cmd->add_option("--tokenizer", flags->tokenizer, "tokenizer.bin")->required();
-  cmd->add_option("--output", flags->output, "New folder")->required();
+  cmd->add_option("--output", flags->output, "New folder")
+      ->required()
+      ->check(OutputPath());
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }
 

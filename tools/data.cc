@@ -123,13 +123,16 @@ void AddData(CLI::App& app, int& exit_code) {
   inspect->add_option("--samples", flags->inspect.num_shown, "Samples to show")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  inspect->add_option("--html", flags->html_path, "Write a page here too");
+  inspect->add_option("--html", flags->html_path, "Write a page here too")
+      ->check(OutputPath());
   inspect->callback([flags, &exit_code] { exit_code = Inspect(*flags); });
 
   CLI::App* pack = data->add_subcommand(
       "pack", "Tokenise once and write a folder that --data takes");
   AddCommon(pack, *flags);
-  pack->add_option("--output", flags->output_dir, "New folder")->required();
+  pack->add_option("--output", flags->output_dir, "New folder")
+      ->required()
+      ->check(OutputPath());
   pack->callback([flags, &exit_code] { exit_code = Pack(*flags); });
 }
 

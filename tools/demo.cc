@@ -43,7 +43,9 @@ void AddDemo(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<DemoFlags>();
   CLI::App* cmd = app.add_subcommand(
       "demo", "Make a tiny checkpoint, tokenizer and texts to try things on");
-  cmd->add_option("--output", flags->output, "New folder")->required();
+  cmd->add_option("--output", flags->output, "New folder")
+      ->required()
+      ->check(OutputPath());
   cmd->add_option("--pretrain-steps", flags->options.pretrain_steps,
                   "Steps of training from scratch")
       ->check(WholeNumber(0, 1'000'000))

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/tools/commands.h"
@@ -81,6 +82,15 @@ int FailOnFolder(const char* command, const absl::Status& status) {
   std::fprintf(stderr, "espalier %s: %s\n", command,
                std::string(status.message()).c_str());
   return ExitCode(status);
+}
+
+CLI::Validator OutputPath() {
+  return CLI::Validator(
+      [](std::string& path) {
+        return path.empty() ? std::string("is empty, expected a path")
+                            : std::string();
+      },
+      "");
 }
 
 int Print(const absl::StatusOr<std::string>& text) {

@@ -141,7 +141,8 @@ void AddFinetune(CLI::App& app, int& exit_code) {
   AddDataFlags(cmd, &c.data);
   AddTrainingDataFlags(cmd, &c.data);
   cmd->add_option("--output", c.output_dir, "New folder for the adapter")
-      ->required();
+      ->required()
+      ->check(OutputPath());
   cmd->add_option("--max-steps", c.max_steps, "Optimizer steps")
       ->capture_default_str();
   cmd->add_option("--dtype", c.dtype, "f32 or bf16")->capture_default_str();

@@ -72,7 +72,9 @@ int RunUnshard(ShardFlags& flags) {
 }
 
 void AddCommon(CLI::App* cmd, ShardFlags& flags) {
-  cmd->add_option("--out", flags.out, "New folder")->required();
+  cmd->add_option("--out", flags.out, "New folder")
+      ->required()
+      ->check(OutputPath());
   cmd->add_flag("--resume", flags.options.resume,
                 "Take up what an earlier run left in OUT.partial");
   cmd->add_flag("--dry-run", flags.options.dry_run,

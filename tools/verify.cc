@@ -57,7 +57,8 @@ void AddVerify(CLI::App& app, int& exit_code) {
   cmd->add_flag("--write-manifest", flags->make_manifest,
                 "Write espalier-manifest.json into the folder");
   cmd->add_option("--manifest-output", flags->options.write_manifest,
-                  "Write the manifest to this file instead");
+                  "Write the manifest to this file instead")
+      ->check(OutputPath());
   cmd->add_flag("--json", flags->json, "For machines");
   flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });

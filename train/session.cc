@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +39,17 @@ absl::Status OutOfRange(absl::string_view field, double got,
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
       .count();
+}
+
+// Whatever stands there, a dangling link too, is not the adapter's place.
+absl::Status CheckFree(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::error_code error;
+  const auto found = std::filesystem::symlink_status(path, error);
+  if (!std::filesystem::exists(found)) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("output_dir: ", path,
+                   " is there already, expected the name of a new folder"));
 }
 
 Schedule MakeSchedule(const SessionConfig& config) {
@@ -151,6 +164,8 @@ class Session::Impl {
 
 absl::Status Session::Impl::Open() {
   if (!config_.output_dir.empty()) {
+    absl::Status free = CheckFree(config_.output_dir);
+    if (!free.ok()) return free;
     // Made and taken away again.
     const auto rehearsal = AtomicDirectory::Create(config_.output_dir);
     if (!rehearsal.ok()) {

@@ -25,8 +25,9 @@ struct SessionConfig {
   double held_out_fraction = 0.1;
   // Evaluate reads the first micro-batches that have this many tokens.
   int64_t max_held_out_tokens = 65536;
-  // Where the adapter will be saved, or empty. Open makes sure that a folder
-  // can be made there, so that no trained adapter is without a place.
+  // Where the adapter will be saved, or empty. Open makes sure that nothing is
+  // there, not even an empty folder or a symbolic link, and that a folder can
+  // be made there, so that no trained adapter is without a place.
   std::string output_dir;
 
   // "f32": parity. "bf16": bf16 activations, f32 accumulation and adapters.

@@ -131,6 +131,15 @@ TEST_F(SessionDataTest, OutputIsTriedBeforeAnythingElse) {
   const absl::Status exists = Session::Open(config_).status();
   EXPECT_EQ(exists.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(exists.message(), HasSubstr(dir_ + "/demo"));
+  std::filesystem::create_directory(dir_ + "/empty");
+  std::filesystem::create_directory_symlink(dir_ + "/empty", dir_ + "/link");
+  std::filesystem::create_symlink(dir_ + "/nowhere", dir_ + "/dangling");
+  for (const char* name : {"/empty", "/link", "/link/", "/dangling"}) {
+    config_.output_dir = dir_ + name;
+    const absl::Status refused = Session::Open(config_).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists) << name;
+    EXPECT_THAT(refused.message(), HasSubstr("is there already")) << name;
+  }
   config_.output_dir = dir_ + "/new/adapter";
   const auto session = Session::Open(config_);
   ASSERT_TRUE(session.ok()) << session.status();

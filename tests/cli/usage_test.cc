@@ -1,6 +1,8 @@
 // What every command does with flags, exit codes and standard output.
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -188,6 +190,32 @@ TEST_F(UsageTest, OutputThatCannotBeMadeIsThree) {
     }
   }
   EXPECT_EQ(test::ReadFile(file), "");
+}
+
+// Before anything is read or written.
+TEST_F(UsageTest, EmptyOutputPathsAreTwo) {
+  std::vector<Arguments> cases;
+  for (const Arguments& command : Commands()) {
+    Arguments words = With(command, dir_.Path("absent"));
+    const auto output = std::find(words.begin(), words.end(), dir_.Path("new"));
+    if (output == words.end()) continue;
+    output->clear();
+    cases.push_back(std::move(words));
+  }
+  ASSERT_EQ(cases.size(), 7u);
+  for (const auto& [command, flag] :
+       {std::pair<size_t, const char*>{1, "--html"},
+        {7, "--manifest-output"}}) {
+    cases.push_back(With(Commands()[command], dir_.Path("absent")));
+    cases.back().emplace_back(flag);
+    cases.back().emplace_back();
+  }
+  for (const Arguments& words : cases) {
+    const test::CommandResult result = test::Espalier(words);
+    EXPECT_EQ(result.exit_code, 2) << words[0] << " " << words[1];
+    EXPECT_THAT(result.err, HasSubstr("is empty, expected a path"))
+        << words[0] << " " << words[1];
+  }
 }
 
 TEST_F(UsageTest, OutputThatDoesNotArriveIsThree) {
