@@ -38,6 +38,11 @@ write_basic_package_version_file("${CMAKE_BINARY_DIR}/espalier-config-version.cm
   COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/espalier-config.cmake"
   "${CMAKE_BINARY_DIR}/espalier-config-version.cmake" DESTINATION ${package_dir})
+# From where the file lies, so that it is right below any --prefix.
+file(RELATIVE_PATH pc_prefix
+  "${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+  "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" pc_prefix "\${pcfiledir}/${pc_prefix}")
 configure_file(cmake/espalier.pc.in "${CMAKE_BINARY_DIR}/espalier.pc" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/espalier.pc"
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -28,8 +28,11 @@ cmake --build "$work/build" >/dev/null
 "$work/build/consumer"
 
 libdir=$(dirname "$(find "$work/prefix" -name espalier.pc)")
-flags=$(PKG_CONFIG_PATH="$libdir" pkg-config --define-variable=prefix="$work/prefix" \
-  --cflags --libs espalier)
+flags=$(PKG_CONFIG_PATH="$libdir" pkg-config --cflags --libs espalier)
+case "$flags" in
+  *"$work/prefix"*) ;;
+  *) echo "espalier.pc: $flags is not below $work/prefix" >&2; exit 1 ;;
+esac
 # shellcheck disable=SC2086
 "$cxx" -std=c++20 -fno-exceptions "$source_dir/tests/consumer/main.cc" -o \
   "$work/consumer_pc" $flags -Wl,-rpath,"$(dirname "$libdir")"
