@@ -59,12 +59,8 @@ TargetRow& RowFor(std::vector<TargetRow>& rows, const std::string& kind,
 
 absl::Status CheckOptions(const Options& options, const Candidates& candidates,
                           const Parameter* head) {
-  if (options.lora_rank < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "lora_rank is ", options.lora_rank, ", expected 1 or more"));
-  }
   if (options.target_modules.empty()) {
-    return absl::InvalidArgumentError(
+    return absl::OutOfRangeError(
         "target_modules is empty, expected module names or \"all-linear\"");
   }
   for (const std::string& target : options.target_modules) {
@@ -74,11 +70,25 @@ absl::Status CheckOptions(const Options& options, const Candidates& candidates,
                       return Matches(*l, &l->weight() == head, target);
                     });
     if (any) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
+    return absl::OutOfRangeError(absl::StrCat(
         "target_modules: \"", target, "\" matches no linear layer; there are ",
         absl::StrJoin(candidates.kinds, ", ")));
   }
   return absl::OkStatus();
+}
+
+// A rank above every side of the weights adds nothing and may be a slip of
+// digits that asks for all memory.
+absl::Status CheckRank(int64_t lora_rank,
+                       const std::vector<LinearLayer*>& targets) {
+  int64_t most = 0;
+  for (const LinearLayer* layer : targets) {
+    most = std::max({most, layer->in_features(), layer->out_features()});
+  }
+  if (lora_rank >= 1 && lora_rank <= most) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("lora_rank is ", lora_rank, ", expected 1 to ", most,
+                   ", the most features of a target module"));
 }
 
 }  // namespace
@@ -90,13 +100,20 @@ absl::StatusOr<std::vector<TargetRow>> Attach(CausalLm& model,
   const Parameter* head = &model.head();
   const absl::Status valid = CheckOptions(options, candidates, head);
   if (!valid.ok()) return valid;
-  std::vector<TargetRow> rows;
+  std::vector<LinearLayer*> targets;
   for (LinearLayer* layer : candidates.layers) {
     const bool is_head = &layer->weight() == head;
-    const bool wanted = std::any_of(
-        options.target_modules.begin(), options.target_modules.end(),
-        [&](const std::string& t) { return Matches(*layer, is_head, t); });
-    if (!wanted) continue;
+    if (std::any_of(options.target_modules.begin(),
+                    options.target_modules.end(), [&](const std::string& t) {
+                      return Matches(*layer, is_head, t);
+                    })) {
+      targets.push_back(layer);
+    }
+  }
+  absl::Status rank = CheckRank(options.lora_rank, targets);
+  if (!rank.ok()) return rank;
+  std::vector<TargetRow> rows;
+  for (LinearLayer* layer : targets) {
     layer->Attach(
         std::make_unique<LoraDelta>(layer->name(), *layer, options.lora_rank,
                                     options.lora_alpha, options.seed, device));

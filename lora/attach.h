@@ -29,8 +29,9 @@ struct TargetRow {
   int64_t num_parameters = 0;
 };
 
-// Attaches an adapter to every target. Fails INVALID_ARGUMENT when an entry
-// matches no module (naming the candidates) and on a rank < 1.
+// Attaches an adapter to every target. Fails OUT_OF_RANGE when an entry matches
+// no module (naming the candidates), and on a rank below 1 or above all sides
+// of all targets' weights.
 absl::StatusOr<std::vector<TargetRow>> Attach(CausalLm& model,
                                               const Options& options,
                                               Device& device);

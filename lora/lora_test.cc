@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -192,10 +193,27 @@ TEST(LoraAttachTest, AnEntryThatMatchesNothingIsAnError) {
   Options options = Rank3();
   options.target_modules = {"q_proj", "query"};
   const auto rows = Attach(*model, options, test::Cpu());
-  EXPECT_EQ(rows.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rows.status().code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(rows.status().message(),
               HasSubstr("\"query\" matches no linear layer; there are q_proj"));
   EXPECT_TRUE(AdapterParameters(*model).empty());
+}
+
+TEST(LoraAttachTest, ARankAboveTheWidestTargetIsAnError) {
+  for (const int64_t rank : {0, 15, 14}) {
+    const auto model = TinyModel(kF32);
+    Options options = Rank3();
+    options.target_modules = {"q_proj", "mlp.down_proj"};  // 10, 12; 14, 10
+    options.lora_rank = rank;
+    const auto rows = Attach(*model, options, test::Cpu());
+    EXPECT_EQ(rows.ok(), rank == 14) << rows.status();
+    EXPECT_EQ(AdapterParameters(*model).empty(), rank != 14);
+    if (rank == 14) continue;
+    EXPECT_EQ(rows.status().code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(
+        rows.status().message(),
+        HasSubstr(absl::StrCat("lora_rank is ", rank, ", expected 1 to 14")));
+  }
 }
 
 class LoraFilesTest : public ::testing::Test {

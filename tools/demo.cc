@@ -6,6 +6,7 @@
 
 #include "CLI/CLI.hpp"
 
+#include "espalier/runtime/thread_pool.h"
 #include "espalier/tools/commands.h"
 #include "espalier/tools/whole_number.h"
 
@@ -54,7 +55,7 @@ void AddDemo(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_option("--threads", flags->options.num_threads,
                   "0: all that may be used")
-      ->check(WholeNumber(0, 4096))
+      ->check(WholeNumber(0, ThreadPool::kMaxThreads))
       ->capture_default_str();
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
 }

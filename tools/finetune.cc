@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 
+#include "espalier/runtime/thread_pool.h"
 #include "espalier/tools/commands.h"
 #include "espalier/tools/data_flags.h"
 #include "espalier/tools/remote.h"
@@ -147,7 +148,7 @@ void AddFinetune(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_option("--dtype", c.dtype, "f32 or bf16")->capture_default_str();
   cmd->add_option("--lora-rank", c.lora_rank, "Rank of the LoRA factors")
-      ->check(WholeNumber(1, 65'536))
+      ->check(WholeNumber(1, kMaxLoraRank))
       ->capture_default_str();
   cmd->add_option("--lora-alpha", c.lora_alpha, "Scaling is alpha / rank")
       ->capture_default_str();
@@ -165,9 +166,11 @@ void AddFinetune(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   cmd->add_option("--micro-batch-tokens", c.micro_batch_tokens,
                   "Token budget of one packed micro-batch")
+      ->check(WholeNumber(1, kMaxMicroBatchTokens))
       ->capture_default_str();
   cmd->add_option("--grad-accum-steps", c.grad_accum_steps,
                   "Micro-batches per step")
+      ->check(WholeNumber(1, kMaxGradAccumSteps))
       ->capture_default_str();
   auto* held_out_data =
       cmd->add_option("--held-out-data", c.held_out_paths,
@@ -182,7 +185,7 @@ void AddFinetune(CLI::App& app, int& exit_code) {
   cmd->add_option("--seed", c.seed, "Of the adapters and the data order")
       ->capture_default_str();
   cmd->add_option("--threads", c.num_threads, "0: all that may be used")
-      ->check(WholeNumber(0, 4096))
+      ->check(WholeNumber(0, ThreadPool::kMaxThreads))
       ->capture_default_str();
   flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });

@@ -30,12 +30,6 @@ namespace espalier {
 
 namespace {
 
-absl::Status OutOfRange(absl::string_view field, double got,
-                        absl::string_view expected) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", got, ", expected ", expected));
-}
-
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
       .count();
@@ -62,66 +56,6 @@ Schedule MakeSchedule(const SessionConfig& config) {
 }
 
 }  // namespace
-
-absl::Status Validate(const SessionConfig& config) {
-  if (config.model_dir.empty()) {
-    return absl::InvalidArgumentError("model_dir is empty");
-  }
-  if (absl::Status data = Validate(config.data); !data.ok()) return data;
-  if (config.dtype != "f32" && config.dtype != "bf16") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "dtype is \"", config.dtype, "\", expected \"f32\" or \"bf16\""));
-  }
-  if (config.lora_rank < 1) {
-    return OutOfRange("lora_rank", static_cast<double>(config.lora_rank),
-                      "1 or more");
-  }
-  if (!(config.learning_rate > 0) || !std::isfinite(config.learning_rate)) {
-    return OutOfRange("learning_rate", config.learning_rate,
-                      "a number above 0");
-  }
-  if (!(config.weight_decay >= 0) || !std::isfinite(config.weight_decay)) {
-    return OutOfRange("weight_decay", config.weight_decay, "0 or more");
-  }
-  if (!(config.max_grad_norm >= 0) || !std::isfinite(config.max_grad_norm)) {
-    return OutOfRange("max_grad_norm", config.max_grad_norm, "0 or more");
-  }
-  if (!(config.lora_alpha > 0) || !std::isfinite(config.lora_alpha)) {
-    return OutOfRange("lora_alpha", config.lora_alpha, "a number above 0");
-  }
-  if (!(config.warmup_ratio >= 0 && config.warmup_ratio <= 1)) {
-    return OutOfRange("warmup_ratio", config.warmup_ratio, "from 0 to 1");
-  }
-  for (const std::string& path : config.held_out_paths) {
-    if (path.empty()) {
-      return absl::InvalidArgumentError("held_out_paths holds an empty path");
-    }
-  }
-  if (!(config.held_out_fraction >= 0 && config.held_out_fraction < 1)) {
-    return OutOfRange("held_out_fraction", config.held_out_fraction,
-                      "at least 0 and below 1");
-  }
-  const std::pair<absl::string_view, int64_t> positive[] = {
-      {"max_steps", config.max_steps},
-      {"micro_batch_tokens", config.micro_batch_tokens},
-      {"max_held_out_tokens", config.max_held_out_tokens},
-      {"grad_accum_steps", config.grad_accum_steps}};
-  for (const auto& [field, value] : positive) {
-    if (value < 1) {
-      return OutOfRange(field, static_cast<double>(value), "1 or more");
-    }
-  }
-  if (config.data.max_sample_tokens > config.micro_batch_tokens) {
-    return OutOfRange("data.max_sample_tokens",
-                      static_cast<double>(config.data.max_sample_tokens),
-                      absl::StrCat("at most micro_batch_tokens = ",
-                                   config.micro_batch_tokens));
-  }
-  if (config.num_threads < 0) {
-    return OutOfRange("num_threads", config.num_threads, "0 or more");
-  }
-  return absl::OkStatus();
-}
 
 class Session::Impl {
  public:

@@ -15,6 +15,12 @@
 
 namespace espalier {
 
+// Bounds of settings. A rank is also at most the most features that one of the
+// target modules has.
+inline constexpr int64_t kMaxLoraRank = 65536;
+inline constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 24;
+inline constexpr int64_t kMaxGradAccumSteps = int64_t{1} << 20;
+
 // What a training run is made of. Paths are files of the local system.
 struct SessionConfig {
   std::string model_dir;  // config.json, safetensors, the tokenizer
@@ -46,7 +52,7 @@ struct SessionConfig {
   int64_t micro_batch_tokens = 2048;
   int64_t grad_accum_steps = 1;
   uint64_t seed = 0;    // of the adapters and the order of the data
-  int num_threads = 0;  // 0: as many as the process may use
+  int num_threads = 0;  // to 1024; 0: as many as the process may use
 };
 
 // OK, or INVALID_ARGUMENT naming the field, what it is and what is expected.
@@ -79,7 +85,8 @@ class ESPALIER_EXPORT Session {
  public:
   // Reads the model and the data, attaches the adapters. Fails, with what,
   // where, got and expected: NOT_FOUND and INVALID_ARGUMENT on files and
-  // settings, ALREADY_EXISTS on output_dir, RESOURCE_EXHAUSTED on memory.
+  // settings, OUT_OF_RANGE on lora_rank and target_modules that do not suit the
+  // model, ALREADY_EXISTS on output_dir, RESOURCE_EXHAUSTED on memory.
   static absl::StatusOr<std::unique_ptr<Session>> Open(
       const SessionConfig& config);
   ~Session();

@@ -174,6 +174,12 @@ TEST_F(SessionDataTest, BadRecordTakesNothingAway) {
 TEST_F(SessionDataTest, RefusalsNameTheField) {
   config_.data.paths = {"a"};
   EXPECT_EQ(Validate(config_), absl::OkStatus());
+  SessionConfig largest = config_;
+  largest.lora_rank = kMaxLoraRank;
+  largest.micro_batch_tokens = kMaxMicroBatchTokens;
+  largest.grad_accum_steps = kMaxGradAccumSteps;
+  largest.num_threads = 1024;
+  EXPECT_EQ(Validate(largest), absl::OkStatus());
   const std::vector<std::pair<void (*)(SessionConfig&), std::string>> cases = {
       {[](SessionConfig& c) { c.data.paths.clear(); }, "data.paths is empty"},
       {[](SessionConfig& c) { c.data.loss = "other"; },
@@ -186,7 +192,15 @@ TEST_F(SessionDataTest, RefusalsNameTheField) {
       {[](SessionConfig& c) { c.held_out_fraction = 1; },
        "held_out_fraction is 1"},
       {[](SessionConfig& c) { c.max_held_out_tokens = 0; },
-       "max_held_out_tokens is 0"}};
+       "max_held_out_tokens is 0, expected 1 or more"},
+      {[](SessionConfig& c) { c.lora_rank = 65537; },
+       "lora_rank is 65537, expected 1 to 65536"},
+      {[](SessionConfig& c) { c.micro_batch_tokens = 9000000000000; },
+       "micro_batch_tokens is 9000000000000, expected 1 to 16777216"},
+      {[](SessionConfig& c) { c.grad_accum_steps = 9000000000000000000; },
+       "grad_accum_steps is 9000000000000000000, expected 1 to 1048576"},
+      {[](SessionConfig& c) { c.num_threads = 1025; },
+       "num_threads is 1025, expected 0 to 1024"}};
   for (const auto& [change, text] : cases) {
     SessionConfig config = config_;
     change(config);

@@ -150,6 +150,8 @@ TEST_F(SessionTest, TwoSessionsInOneProcessDoNotMeet) {
 TEST_F(SessionTest, RefusalsNameTheField) {
   const std::vector<std::pair<void (*)(SessionConfig&), std::string>> cases = {
       {[](SessionConfig& c) { c.lora_rank = 0; }, "lora_rank is 0"},
+      {[](SessionConfig& c) { c.lora_rank = 65536; },
+       "lora_rank is 65536, expected 1 to "},
       {[](SessionConfig& c) { c.dtype = "fp8"; }, "dtype is \"fp8\""},
       {[](SessionConfig& c) { c.learning_rate = -1; }, "learning_rate is -1"},
       {[](SessionConfig& c) { c.max_grad_norm = -1; }, "max_grad_norm is -1"},

@@ -120,7 +120,9 @@ TEST_F(FirstRunTest, Finetune) {
 TEST_F(FirstRunTest, FinetuneFlagsThatDoNotSuitAreTwo) {
   for (const char* flag :
        {"--lora-rank=0", "--dtype=f64", "--lr=nan", "--lr=-1", "--lr=1e999",
-        "--max-steps=0", "--warmup-ratio=2", "--held-out-fraction=1"}) {
+        "--max-steps=0", "--warmup-ratio=2", "--held-out-fraction=1",
+        "--micro-batch-tokens=16777217", "--grad-accum-steps=1048577",
+        "--lora-rank=65536", "--threads=1025", "--target-modules=nope"}) {
     const test::CommandResult result = test::Espalier(Finetune({flag}));
     EXPECT_EQ(result.exit_code, 2) << flag << result.err;
   }
