@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 
 #include "espalier/io/atomic_file.h"
 #include "espalier/io/data_inspect.h"
 #include "espalier/io/data_set.h"
+#include "espalier/io/json_object.h"
 #include "espalier/tools/commands.h"
 #include "espalier/tools/data_flags.h"
 #include "espalier/tools/remote.h"
@@ -19,6 +21,13 @@ namespace espalier::tools {
 
 namespace {
 
+// The rows of the model whose config.json lies beside the tokenizer, or why
+// they are not known.
+struct Vocabulary {
+  int64_t size = 0;
+  std::string unknown;
+};
+
 struct DataFlags {
   std::string tokenizer_dir;
   DataConfig data;
@@ -27,14 +36,44 @@ struct DataFlags {
   std::string html_path;
   std::string output_dir;
   RemotePaths remote;
+  Vocabulary vocabulary;  // after Open
 };
+
+Vocabulary ReadVocabulary(const std::string& dir) {
+  Vocabulary found;
+  const std::string path = absl::StrCat(dir, "/config.json");
+  const auto json = JsonObject::ReadFile(path);
+  absl::Status read = json.status();
+  JsonObject text;
+  if (read.ok()) read = json->GetOptional("vocab_size", &found.size);
+  if (read.ok()) read = json->GetOptional("text_config", &text);
+  if (read.ok() && found.size == 0) {
+    read = text.GetOptional("vocab_size", &found.size);
+  }
+  if (!read.ok()) {
+    found = {0, std::string(read.message())};
+  } else if (found.size < 1) {
+    found = {0, absl::StrCat(path, ": no vocab_size above 0")};
+  }
+  return found;
+}
+
+std::string VocabularyText(const Vocabulary& vocabulary) {
+  if (vocabulary.size > 0) {
+    return absl::StrCat("token ids    held against the model's vocab_size ",
+                        vocabulary.size);
+  }
+  return absl::StrCat("token ids    not held against a model: ",
+                      vocabulary.unknown);
+}
 
 absl::StatusOr<DataSet> Open(DataFlags& flags) {
   absl::Status fetched = FetchData(flags.remote, &flags.data);
   if (!fetched.ok()) return fetched;
   const auto tokenizer_dir = flags.remote.Local(flags.tokenizer_dir);
   if (!tokenizer_dir.ok()) return tokenizer_dir.status();
-  return OpenData(*tokenizer_dir, flags.data);
+  flags.vocabulary = ReadVocabulary(*tokenizer_dir);
+  return OpenData(*tokenizer_dir, flags.data, flags.vocabulary.size);
 }
 
 int Inspect(DataFlags& flags) {
@@ -55,13 +94,19 @@ int Inspect(DataFlags& flags) {
     if (!status.ok()) return FailOnFolder("data inspect", status);
   }
   if (flags.json) {
-    const auto text = WriteJson(InspectionJson(*inspection, *set->tokenizer));
+    JsonValue json = InspectionJson(*inspection, *set->tokenizer);
+    // Of the model whose rows the ids were held against; null: of none.
+    json.Set("vocab_size", flags.vocabulary.size > 0
+                               ? JsonValue(flags.vocabulary.size)
+                               : JsonValue());
+    const auto text = WriteJson(json);
     if (!text.ok()) return FailOnFolder("data inspect", text.status());
     std::printf("%s", text->c_str());
   } else {
     std::printf("%s", InspectionText(*inspection, *set->tokenizer,
                                      isatty(STDOUT_FILENO) != 0)
                           .c_str());
+    std::printf("%s\n", VocabularyText(flags.vocabulary).c_str());
   }
   return inspection->report.num_bad_records > 0 && !flags.data.skip_bad_records
              ? kExitBadInput

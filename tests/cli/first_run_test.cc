@@ -212,6 +212,38 @@ TEST_F(FirstRunTest, DataInspectAndPack) {
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("bad")));
 }
 
+TEST_F(FirstRunTest, DataInspectFindsIdsThatTheModelHasNoRowFor) {
+  const std::string folder = dir_.Path("tokenizer");
+  std::filesystem::copy(Model(), folder);
+  const Arguments words = {"data", "inspect", "--tokenizer",
+                           folder, "--data",  Chats()};
+  const auto inspect = [&words](const std::string& more) {
+    Arguments all = words;
+    if (!more.empty()) all.push_back(more);
+    return test::Espalier(all);
+  };
+  EXPECT_THAT(inspect("").out,
+              HasSubstr("held against the model's vocab_size "));
+  for (const char* config :
+       {R"({"vocab_size":5})", R"({"text_config":{"vocab_size":5}})"}) {
+    dir_.Write("tokenizer/config.json", config);
+    const test::CommandResult found = inspect("--json");
+    EXPECT_EQ(found.exit_code, 3) << found.err;
+    const auto json = ParseJsonText(found.out);
+    ASSERT_TRUE(json.ok()) << json.status();
+    EXPECT_EQ(*json->Find("vocab_size")->AsInt(), 5);
+    EXPECT_EQ(*json->Find("report")->Find("num_bad_records")->AsInt(), 2);
+    EXPECT_THAT(found.out, HasSubstr("below the model's vocab_size 5"));
+  }
+  dir_.Write("tokenizer/config.json", "{}");
+  EXPECT_THAT(inspect("").out,
+              AllOf(HasSubstr("not held against a model: "),
+                    HasSubstr("config.json: no vocab_size above 0")));
+  std::filesystem::remove(folder + "/config.json");
+  EXPECT_THAT(inspect("").out, HasSubstr("not held against a model: "));
+  EXPECT_THAT(inspect("--json").out, HasSubstr("\"vocab_size\": null"));
+}
+
 // With the same flags finetune has the totals of data inspect, here of the data
 // that it reads once.
 TEST_F(FirstRunTest, FinetuneReadsWhatDataInspectShows) {
