@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 
+#include "espalier/io/data_stream.h"
 #include "espalier/runtime/thread_pool.h"
 #include "espalier/tools/commands.h"
 #include "espalier/tools/data_flags.h"
@@ -64,12 +65,20 @@ absl::Status ShowHeldOut(Session& session, const char* when) {
   return absl::OkStatus();
 }
 
-absl::Status TrainSteps(Session& session, int64_t max_steps,
-                        int64_t* num_done) {
+struct Done {
+  int64_t num_steps = 0;
+  int64_t num_tokens = 0;
+  int64_t num_trained_tokens = 0;
+};
+
+absl::Status TrainSteps(Session& session, int64_t max_steps, Done* done) {
   Progress progress(max_steps);
-  for (*num_done = 0; *num_done < max_steps; ++*num_done) {
+  while (done->num_steps < max_steps) {
     const auto step = session.Step();
     if (!step.ok()) return step.status();
+    ++done->num_steps;
+    done->num_tokens += step->num_tokens;
+    done->num_trained_tokens += step->num_trained_tokens;
     progress.Show(*step, session.peak_bytes());
   }
   return absl::OkStatus();
@@ -78,14 +87,24 @@ absl::Status TrainSteps(Session& session, int64_t max_steps,
 absl::Status Train(Session& session, const SessionConfig& config) {
   absl::Status status = ShowHeldOut(session, "before");
   if (!status.ok()) return status;
-  int64_t num_done = 0;
-  status = TrainSteps(session, config.max_steps, &num_done);
-  std::printf("trained on: %s\n", ToString(session.data_report()).c_str());
+  Done done;
+  status = TrainSteps(session, config.max_steps, &done);
+  std::printf(
+      "trained on: %lld tokens (%lld of them predicted) in %lld steps\n",
+      static_cast<long long>(done.num_tokens),
+      static_cast<long long>(done.num_trained_tokens),
+      static_cast<long long>(done.num_steps));
+  std::printf(
+      "read for training, with what waits in up to %lld open micro-batches: "
+      "%s\n",
+      static_cast<long long>(DataStreamOptions().max_open_packs),
+      ToString(session.data_report()).c_str());
   if (!status.ok()) {
     // A bad record does not take away what was trained before it.
-    if (num_done > 0 && session.SaveAdapter(config.output_dir).ok()) {
+    if (done.num_steps > 0 && session.SaveAdapter(config.output_dir).ok()) {
       std::printf("adapter after %lld steps: %s\n",
-                  static_cast<long long>(num_done), config.output_dir.c_str());
+                  static_cast<long long>(done.num_steps),
+                  config.output_dir.c_str());
     }
     return status;
   }

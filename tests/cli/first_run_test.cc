@@ -107,8 +107,17 @@ TEST_F(FirstRunTest, DemoRemovesWhatAKilledOneLeft) {
 TEST_F(FirstRunTest, Finetune) {
   const test::CommandResult run = test::Espalier(Finetune({}));
   EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_THAT(run.out,
-              AllOf(HasSubstr("step 1/1  loss "), HasSubstr("adapter: ")));
+  EXPECT_THAT(
+      run.out,
+      AllOf(HasSubstr("step 1/1  loss "), HasSubstr("adapter: "),
+            HasSubstr("\nread for training, with what waits in up to 16 "
+                      "open micro-batches: ")));
+  // One micro-batch of 64 tokens at most; much more is read.
+  const size_t at = run.out.find("\ntrained on: ");
+  ASSERT_NE(at, std::string::npos) << run.out;
+  const int64_t num_tokens = std::stoll(run.out.substr(at + 13));
+  EXPECT_GT(num_tokens, 0);
+  EXPECT_LE(num_tokens, 64);
   EXPECT_TRUE(
       std::filesystem::exists(dir_.Path("adapter/adapter_model.safetensors")));
   // The name is taken now.
