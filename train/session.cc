@@ -14,6 +14,7 @@
 #include "espalier/autograd/mode.h"
 #include "espalier/io/atomic_directory.h"
 #include "espalier/io/checkpoint_reader.h"
+#include "espalier/io/json_object.h"
 #include "espalier/lora/attach.h"
 #include "espalier/lora/peft_files.h"
 #include "espalier/model/load.h"
@@ -44,6 +45,21 @@ absl::Status CheckFree(std::string path) {
   return absl::AlreadyExistsError(
       absl::StrCat("output_dir: ", path,
                    " is there already, expected the name of a new folder"));
+}
+
+// "" where samples fit the positions that the model was made for, or where it
+// does not say.
+std::string PositionWarning(const SessionConfig& config) {
+  const auto json = JsonObject::ReadFile(config.model_dir + "/config.json");
+  int64_t most = 0;
+  if (!json.ok() || !json->GetOptional("max_position_embeddings", &most).ok() ||
+      most < 1 || config.data.max_sample_tokens <= most) {
+    return "";
+  }
+  return absl::StrCat("warning: data.max_sample_tokens is ",
+                      config.data.max_sample_tokens,
+                      ", the model's max_position_embeddings ", most,
+                      ": it has not met the positions beyond");
 }
 
 Schedule MakeSchedule(const SessionConfig& config) {
@@ -159,6 +175,8 @@ absl::Status Session::Impl::OpenData() {
   for (std::string& line : corpus_->Summary()) {
     summary.push_back(std::move(line));
   }
+  std::string warning = PositionWarning(config_);
+  if (!warning.empty()) summary.push_back(std::move(warning));
   return absl::OkStatus();
 }
 

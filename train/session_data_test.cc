@@ -6,13 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "espalier/autograd/mode.h"
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/io/data_set.h"
+#include "espalier/io/json_object.h"
 #include "espalier/model/load.h"
 #include "espalier/model/registry.h"
 #include "espalier/runtime/context.h"
@@ -146,6 +149,27 @@ TEST_F(SessionDataTest, OutputIsTriedBeforeAnythingElse) {
   EXPECT_TRUE(std::filesystem::is_empty(dir_ + "/new"));
   ASSERT_TRUE((*session)->Step().ok());
   EXPECT_TRUE((*session)->SaveAdapter(config_.output_dir).ok());
+}
+
+TEST_F(SessionDataTest, WarnsOfPositionsThatTheModelHasNotMet) {
+  config_.data.paths = {Write("a.txt", "a fox\n\na bear\n")};
+  const std::string path = dir_ + "/demo/model/config.json";
+  const auto json = JsonObject::ReadFile(path);
+  ASSERT_TRUE(json.ok()) << json.status();
+  int64_t most = 0;
+  ASSERT_TRUE(json->Get("max_position_embeddings", &most).ok());
+  for (const int64_t tokens : {most, most + 1}) {
+    config_.data.max_sample_tokens = tokens;
+    config_.micro_batch_tokens = tokens;
+    const auto session = Session::Open(config_);
+    ASSERT_TRUE(session.ok()) << session.status();
+    const std::string warning =
+        absl::StrCat("warning: data.max_sample_tokens is ", tokens,
+                     ", the model's max_position_embeddings ", most);
+    EXPECT_EQ(
+        absl::StrContains(absl::StrJoin((*session)->summary(), "\n"), warning),
+        tokens > most);
+  }
 }
 
 TEST_F(SessionDataTest, BadRecordTakesNothingAway) {
