@@ -11,7 +11,9 @@
 
 #include "espalier/io/internal/disk_space.h"
 #include "espalier/io/internal/file.h"
+#include "espalier/io/internal/folder_job.h"
 #include "espalier/io/internal/json_text.h"
+#include "espalier/io/internal/shard_hash.h"
 #include "espalier/io/internal/shard_plan.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/json.h"
@@ -24,6 +26,11 @@ namespace {
 constexpr char kPlanFile[] = ".plan.json";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 constexpr size_t kIndexPieceBytes = size_t{1} << 20;
+
+std::string NoteText(const internal::ShardHashes& hashes) {
+  return absl::StrCat(hashes.header, " ", hashes.data);
+}
+
 // A finished shard holds exactly what is planned for it.
 bool IsPlanned(const SafetensorsFile& file,
                const std::vector<TensorSpec>& tensors,
@@ -88,10 +95,16 @@ absl::Status CheckpointWriter::TakeUpShards() {
     const internal::ShardPlan::Shard& shard = plan_->shards()[i];
     const std::string path = dir_.Path(shard.file);
     if (!std::filesystem::exists(path, error)) continue;
+    const absl::StatusOr<internal::ShardHashes> hashes =
+        internal::HashShardFile(path);
+    // Damaged since it was finished: it is written again.
+    if (!hashes.ok() ||
+        NoteText(*hashes) != internal::ReadNote(dir_.path(), shard.file)) {
+      continue;
+    }
     const absl::StatusOr<SafetensorsFile> file =
         SafetensorsFile::Open(path, ReadMode::kRead);
-    // Damaged since it was finished: it is written again.
-    if (!file.ok()) continue;
+    if (!file.ok()) return file.status();
     const absl::StatusOr<std::vector<TensorSpec>> tensors =
         plan_->TensorsOf(shard);
     if (!tensors.ok()) return tensors.status();
@@ -177,10 +190,29 @@ absl::StatusOr<SafetensorsWriter> CheckpointWriter::OpenShard(
 }
 
 absl::Status CheckpointWriter::CloseShard() {
-  if (absl::Status status = open_->Finish(); !status.ok()) return status;
+  SafetensorsWriter writer = *std::move(open_);
   open_.reset();
-  states_[open_shard_].finished = true;
-  return absl::OkStatus();
+  return FinishShard(open_shard_, std::move(writer));
+}
+
+absl::Status CheckpointWriter::FinishShard(size_t shard,
+                                           SafetensorsWriter writer) {
+  std::vector<uint64_t> tensors;
+  for (const SafetensorsEntry& entry : writer.entries()) {
+    const auto hasher = hashers_.find(entry.name);
+    tensors.push_back(hasher == hashers_.end() ? ContentHash("")
+                                               : hasher->second->Digest());
+  }
+  hashers_.clear();
+  if (absl::Status status = writer.Finish(); !status.ok()) return status;
+  states_[shard].finished = true;
+  const std::string& name = plan_->shards()[shard].file;
+  absl::StatusOr<std::string> header =
+      internal::HashFile(dir_.Path(name), writer.data_start());
+  if (!header.ok()) return header.status();
+  return internal::WriteNote(
+      dir_.path(), name,
+      NoteText({*std::move(header), internal::HashOfHashes(tensors)}));
 }
 
 absl::Status CheckpointWriter::Append(absl::string_view name,
@@ -209,6 +241,11 @@ absl::Status CheckpointWriter::Append(absl::string_view name,
   }
   absl::Status status = open_->Append(name, bytes);
   if (!status.ok()) return status;
+  auto hasher = hashers_.find(name);
+  if (hasher == hashers_.end()) {
+    hasher = hashers_.emplace(name, std::make_unique<ContentHasher>()).first;
+  }
+  hasher->second->Update(bytes);
   state.missing_bytes -= static_cast<int64_t>(bytes.size());
   return state.missing_bytes == 0 ? CloseShard() : absl::OkStatus();
 }
@@ -316,15 +353,16 @@ absl::Status CheckpointWriter::Finish() {
     }
     // Tensors without bytes only.
     absl::StatusOr<SafetensorsWriter> writer = OpenShard(i);
-    absl::Status status = writer.ok() ? writer->Finish() : writer.status();
+    absl::Status status =
+        writer.ok() ? FinishShard(i, *std::move(writer)) : writer.status();
     if (!status.ok()) return status;
-    state.finished = true;
   }
   if (states_.size() > 1) {
     if (absl::Status status = WriteIndex(); !status.ok()) return status;
   }
   std::error_code error;
   std::filesystem::remove(dir_.Path(kPlanFile), error);
+  internal::RemoveNotes(dir_.path());
   return dir_.Commit();
 }
 

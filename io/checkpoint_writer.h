@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 
 #include "espalier/io/atomic_directory.h"
+#include "espalier/io/content_hash.h"
 #include "espalier/io/safetensors_writer.h"
 
 namespace espalier {
@@ -48,9 +49,9 @@ struct CheckpointWriterOptions {
 
 // Writes a Hugging Face folder piece by piece: shards filled in the order of
 // the groups, the index with the true total_size, and other files. Works in
-// DIR.partial; every finished shard survives a kill, and the folder appears
-// under its name, whole, at Finish. One shard is open at a time.
-// Thread-compatible.
+// DIR.partial; every finished shard survives a kill (one that was damaged since
+// is written again, as its hash tells), and the folder appears under its name,
+// whole, at Finish. One shard is open at a time. Thread-compatible.
 class CheckpointWriter {
  public:
   // Plans all shards and fails before anything is written: RESOURCE_EXHAUSTED,
@@ -105,6 +106,7 @@ class CheckpointWriter {
   absl::Status CheckSpace() const;
   absl::StatusOr<SafetensorsWriter> OpenShard(size_t shard) const;
   absl::Status CloseShard();
+  absl::Status FinishShard(size_t shard, SafetensorsWriter writer);
   absl::Status WriteIndex();
 
   AtomicDirectory dir_;
@@ -112,6 +114,8 @@ class CheckpointWriter {
   std::map<std::string, std::string> metadata_;
   std::vector<ShardState> states_;  // one for each shard of the plan
   std::optional<SafetensorsWriter> open_;
+  // Of the tensors of the open shard that have bytes.
+  std::map<std::string, std::unique_ptr<ContentHasher>, std::less<>> hashers_;
   size_t open_shard_ = 0;
   int64_t resumed_bytes_ = 0;
 };

@@ -162,7 +162,8 @@ TEST_F(CheckpointWriterTest, ResumesAfterAKill) {
   options_.max_shard_bytes = 12;
   options_.fingerprint = "source 1";
   WriteUntilKilled();
-  EXPECT_EQ(FilesOf(partial_).size(), 4u);  // plan, two shards, a temporary one
+  // Plan, notes, two shards, a temporary one.
+  EXPECT_EQ(FilesOf(partial_).size(), 5u);
 
   EXPECT_THAT(std::string(CheckpointWriter::Create(out_, Groups(4), options_)
                               .status()

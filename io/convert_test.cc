@@ -366,6 +366,57 @@ TEST_F(ConvertTest, ResumesAfterAKillWithTheSameBytes) {
   }
 }
 
+// Any byte of a finished shard, of its header or its data.
+TEST_F(ConvertTest, ResumeWritesADamagedShardAgain) {
+  const std::string source = Write("in", kDense, R"({"model_type":"llama"})");
+  options_.max_shard_bytes = 10000;
+  ASSERT_TRUE(Convert(source, "fresh", ConvertTarget::kFp8).ok());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    options_.progress = [](int64_t done, int64_t total) {
+      if (done == total) raise(SIGKILL);  // in the last shard
+    };
+    (void)Convert(source, "killed", ConvertTarget::kFp8);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  options_.resume = true;
+  int64_t undamaged = 0;
+  const std::string shard = "model-00001-of-";
+  for (const int where : {-1, 0, 1, 2}) {  // none, header, middle, last byte
+    SCOPED_TRACE(where);
+    const std::string out = absl::StrCat("out", where + 1);
+    std::filesystem::copy(dir_.Path("killed.partial"),
+                          dir_.Path(out + ".partial"),
+                          std::filesystem::copy_options::recursive);
+    for (const std::string& name : FilesOf(dir_.Path(out + ".partial"))) {
+      if (where < 0 || !absl::StartsWith(name, shard)) continue;
+      const std::string path = absl::StrCat(out, ".partial/", name);
+      std::string bytes = test::ReadFile(dir_.Path(path));
+      const size_t at = where == 0   ? bytes.find("model.")
+                        : where == 1 ? bytes.size() / 2
+                                     : bytes.size() - 1;
+      ASSERT_LT(at, bytes.size());
+      bytes[at] = static_cast<char>(bytes[at] ^ 1);
+      dir_.Write(path, bytes);
+    }
+    const auto resumed = Convert(source, out, ConvertTarget::kFp8);
+    ASSERT_TRUE(resumed.ok()) << resumed.status();
+    if (where < 0) undamaged = resumed->resumed_bytes;
+    EXPECT_GT(undamaged, 0);
+    EXPECT_EQ(resumed->resumed_bytes < undamaged, where >= 0);
+    ASSERT_EQ(FilesOf(dir_.Path(out)), FilesOf(dir_.Path("fresh")));
+    for (const std::string& file : FilesOf(dir_.Path(out))) {
+      EXPECT_EQ(test::ReadFile(dir_.Path(absl::StrCat(out, "/", file))),
+                test::ReadFile(dir_.Path("fresh/" + file)))
+          << file;
+    }
+  }
+}
+
 TEST_F(ConvertTest, LeavesTheManifestOfTheSourceOut) {
   const std::string source = Write("in", kDense, R"({"model_type":"llama"})");
   dir_.Write("in/espalier-manifest.json", "{}");

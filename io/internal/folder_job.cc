@@ -91,19 +91,11 @@ bool FolderJob::IsThere(const std::string& name, int64_t bytes,
 
 absl::Status FolderJob::Note(const std::string& name,
                              const std::string& text) const {
-  const std::string path = JoinPath(dir_.Path(kNotesDir), name);
-  std::error_code error;
-  std::filesystem::create_directories(DirName(path), error);
-  // Not flushed: a note that is lost or cut is a file to write again.
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  return file ? absl::OkStatus() : SystemError("write", path);
+  return WriteNote(dir_.path(), name, text);
 }
 
 std::string FolderJob::NoteOf(const std::string& name) const {
-  return ReadWholeFile(JoinPath(dir_.Path(kNotesDir), name), kMaxNoteBytes)
-      .value_or("");
+  return ReadNote(dir_.path(), name);
 }
 
 absl::Status FolderJob::Copy(const std::string& from, const std::string& name,
@@ -138,16 +130,34 @@ absl::Status FolderJob::Copy(const ReadableFile& from, const std::string& name,
   return target->Commit();
 }
 
-void FolderJob::ForgetNotes() const {
-  std::error_code ignored;
-  std::filesystem::remove_all(dir_.Path(kNotesDir), ignored);
-}
+void FolderJob::ForgetNotes() const { RemoveNotes(dir_.path()); }
 
 absl::Status FolderJob::Finish() {
   std::error_code error;
   std::filesystem::remove(dir_.Path(kPlanName), error);
   ForgetNotes();
   return dir_.Commit();
+}
+
+absl::Status WriteNote(const std::string& root, const std::string& name,
+                       const std::string& text) {
+  const std::string path = JoinPath(JoinPath(root, kNotesDir), name);
+  std::error_code error;
+  std::filesystem::create_directories(DirName(path), error);
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? absl::OkStatus() : SystemError("write", path);
+}
+
+std::string ReadNote(const std::string& root, const std::string& name) {
+  return ReadWholeFile(JoinPath(JoinPath(root, kNotesDir), name), kMaxNoteBytes)
+      .value_or("");
+}
+
+void RemoveNotes(const std::string& root) {
+  std::error_code ignored;
+  std::filesystem::remove_all(JoinPath(root, kNotesDir), ignored);
 }
 
 absl::StatusOr<std::string> VersionOf(const Folder& folder,

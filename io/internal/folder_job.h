@@ -50,6 +50,13 @@ class FolderJob {
   AtomicDirectory dir_;
 };
 
+// The notes of a folder that is being written. Not flushed: a note that is lost
+// or cut is a file to write again.
+absl::Status WriteNote(const std::string& root, const std::string& name,
+                       const std::string& text);
+std::string ReadNote(const std::string& root, const std::string& name);
+void RemoveNotes(const std::string& root);
+
 // What tells a file from its later versions without reading it: name, size, and
 // time of the last change; an object has a version instead.
 absl::StatusOr<std::string> VersionOf(const Folder& folder,
