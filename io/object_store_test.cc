@@ -22,7 +22,6 @@ namespace {
 
 using test::HttpServer;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Answers as a store with one bucket would; faults are put in front.
