@@ -19,7 +19,8 @@ class NamePattern {
   NamePattern(const NamePattern&) = delete;
   NamePattern& operator=(const NamePattern&) = delete;
 
-  // RESOURCE_EXHAUSTED where matching takes more than a million steps.
+  // RESOURCE_EXHAUSTED for names of more than 4,096 bytes, and where matching
+  // takes more than 100,000 steps.
   absl::StatusOr<bool> Matches(absl::string_view name) const;
 
  private:
