@@ -356,11 +356,7 @@ JinjaValue JinjaMachine::EvalConcat(const JinjaExpr& expr) {
   for (const JinjaExprPtr& operand : expr.operands) {
     const JinjaValue value = Eval(*operand);
     if (runtime_.failed()) return {};
-    if (value.is_string()) {
-      out.Append(value.text());
-    } else {
-      out.Append(ToStr(runtime_, value));
-    }
+    out.Append(value);
   }
   return JinjaValue::String(out.Take());
 }

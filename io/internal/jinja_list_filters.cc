@@ -164,11 +164,7 @@ JinjaValue Join(JinjaRuntime& runtime, const JinjaValue& value,
     const JinjaValue part = path.Get(runtime, item);
     if (!first) out.Append(separator);
     first = false;
-    if (part.is_string()) {
-      out.Append(part.text());
-    } else {
-      out.Append(ToStr(runtime, part));
-    }
+    out.Append(part);
     if (runtime.failed()) return {};
   }
   return JinjaValue::String(out.Take());

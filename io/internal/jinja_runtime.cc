@@ -83,6 +83,14 @@ void JinjaTextMaker::Append(const JinjaString& text, size_t begin, size_t end) {
   }
 }
 
+void JinjaTextMaker::Append(const JinjaValue& value) {
+  if (value.is_string()) {
+    Append(value.text());
+  } else {
+    Append(ToStr(runtime_, value));
+  }
+}
+
 void JinjaTextMaker::AppendFill(int64_t count, char fill) {
   if (count <= 0 || !Room(static_cast<size_t>(count))) return;
   out_.Append(std::string(static_cast<size_t>(count), fill), JinjaMark());

@@ -99,6 +99,7 @@ class JinjaTextMaker {
   void Append(absl::string_view bytes, const JinjaMark& mark);
   void Append(const JinjaString& text) { Append(text, 0, text.size()); }
   void Append(const JinjaString& text, size_t begin, size_t end);
+  void Append(const JinjaValue& value);  // str(value) of Python
   void AppendFill(int64_t count, char fill);
   JinjaString Take() { return std::move(out_); }
 
