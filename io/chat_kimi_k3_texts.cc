@@ -18,7 +18,7 @@ namespace {
 
 // String literals of Python that stand side by side, joined.
 struct PythonText {
-  size_t begin = 0;                       // where the first stands
+  size_t begin = 0, end = 0;              // of all of them in the source
   std::vector<std::string> texts = {""};  // around the fields of f-strings
   std::vector<std::string> fields;
 };
@@ -44,6 +44,7 @@ class PythonReader {
         joins = true;
         absl::Status status = ReadLiteral(*quote);
         if (!status.ok()) return status;
+        texts_.back().end = at_;
       } else {
         joins = false;
         SkipWord();
@@ -146,6 +147,16 @@ absl::string_view FunctionOf(absl::string_view source, absl::string_view head) {
   return source.substr(begin, end - begin);
 }
 
+// Whether the text is all that a name becomes, `name = (text)`: nothing is
+// added to it, cut off or put in.
+bool IsValue(absl::string_view source, const PythonText& text) {
+  const absl::string_view before =
+      absl::StripTrailingAsciiWhitespace(source.substr(0, text.begin));
+  const absl::string_view behind =
+      absl::StripLeadingAsciiWhitespace(source.substr(text.end));
+  return absl::EndsWith(before, " = (") && absl::StartsWith(behind, ")\n");
+}
+
 }  // namespace
 
 absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
@@ -160,7 +171,8 @@ absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
   }
   std::vector<PythonText> found;
   for (const PythonText& text : *texts) {
-    if (text.fields == std::vector<std::string>{std::string(kField)}) {
+    if (text.fields == std::vector<std::string>{std::string(kField)} &&
+        IsValue(function, text)) {
       found.push_back(text);
     }
   }
@@ -170,7 +182,7 @@ absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
     return absl::UnimplementedError(absl::StrCat(
         where, ": has ", found.size(),
         " texts that declare tools, expected two in _render_tool_declare, one "
-        "if dynamic and one else, each around {",
+        "if dynamic and one else, each NAME = (TEXT) around {",
         kField, "}"));
   }
   options->declare_more_tools = {found[0].texts[0], found[0].texts[1]};

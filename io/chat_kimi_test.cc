@@ -302,6 +302,15 @@ TEST(ChatKimiTest, OtherSourcesThanTheReleasedOnesAreRefused) {
   EXPECT_THAT(with("def _render_tool_declare", "def _declare"),
               HasSubstr("e.py: has 0 texts that declare tools"));
   EXPECT_THAT(with("if dynamic:", "if more:"), HasSubstr("has 2 texts"));
+  // Texts that something is done to.
+  EXPECT_THAT(with("end\"\n        )", "end\"\n        ).strip()"),
+              HasSubstr("has 1 texts"));
+  EXPECT_THAT(with("end\"\n        )", "end\" + more\n        )"),
+              HasSubstr("has 1 texts"));
+  EXPECT_THAT(with("{x}'\n", "{x}' % more\n"), HasSubstr("has 1 texts"));
+  EXPECT_THAT(
+      with("body = (\n            \"More", "body = f(\n            \"More"),
+      HasSubstr("has 1 texts"));
   EXPECT_THAT(with("f\"{_json", "rf\"{_json"), HasSubstr("a literal"));
   EXPECT_THAT(with("\\nend\"", "\\nend"), HasSubstr("without an end"));
   EXPECT_THAT(with("\\nend", "\\u00e9"), HasSubstr("an escape"));

@@ -51,15 +51,22 @@ absl::StatusOr<Templates> TemplateFiles(const std::string& dir) {
   Templates templates;
   absl::Status status = AddFile(internal::JoinPath(dir, "chat_template.jinja"),
                                 kDefault, &templates);
-  std::error_code ignored;
-  const std::string more = internal::JoinPath(dir, "additional_chat_templates");
-  for (const auto& entry : std::filesystem::directory_iterator(more, ignored)) {
-    const std::string file = entry.path().filename().string();
-    absl::string_view name = file;
-    if (!absl::ConsumeSuffix(&name, ".jinja") || !status.ok()) continue;
-    status = AddFile(entry.path().string(), std::string(name), &templates);
-  }
   if (!status.ok()) return status;
+  const std::string more = internal::JoinPath(dir, "additional_chat_templates");
+  std::error_code error;
+  std::filesystem::directory_iterator items(more, error), end;
+  if (error == std::errc::no_such_file_or_directory) return templates;
+  for (; !error && items != end; items.increment(error)) {
+    const std::string file = items->path().filename().string();
+    absl::string_view name = file;
+    if (!absl::ConsumeSuffix(&name, ".jinja")) continue;
+    status = AddFile(items->path().string(), std::string(name), &templates);
+    if (!status.ok()) return status;
+  }
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(more, ": cannot be listed: ", error.message()));
+  }
   return templates;
 }
 

@@ -91,6 +91,9 @@ TEST_F(ChatLoadTest, WhatIsNoTemplateIsNamed) {
   dir_.Write("generation_config.json", R"({"eos_token_id": ["x"]})");
   WriteConfig(R"("d")");
   EXPECT_THAT(Text(false), HasSubstr("eos_token_id is no token id"));
+  dir_.Write("additional_chat_templates", "no folder");
+  EXPECT_THAT(Text(false),
+              HasSubstr("additional_chat_templates: cannot be listed"));
 }
 
 // Case D2: every end token of the model ends a turn, and is trained.
