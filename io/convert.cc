@@ -12,6 +12,7 @@
 #include "espalier/io/checkpoint_writer.h"
 #include "espalier/io/family_table.h"
 #include "espalier/io/internal/convert_plan.h"
+#include "espalier/io/internal/nested_folders.h"
 #include "espalier/io/internal/shard_plan.h"
 #include "espalier/io/internal/table_check.h"
 #include "espalier/io/internal/text.h"
@@ -304,12 +305,16 @@ absl::StatusOr<ExpertTarget> ParseExpertTarget(absl::string_view text) {
 absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,
                                                 const std::string& output,
                                                 const ConvertOptions& options) {
+  absl::Status apart = internal::CheckApart(source, output);
+  if (!apart.ok()) return apart;
   return Convert(WeightSource::Open(source), output, options);
 }
 
 absl::StatusOr<ConvertReport> ConvertCheckpoint(
     std::shared_ptr<const Folder> source, const std::string& output,
     const ConvertOptions& options) {
+  absl::Status apart = internal::CheckApart(*source, output);
+  if (!apart.ok()) return apart;
   return Convert(WeightSource::Open(std::move(source)), output, options);
 }
 

@@ -74,7 +74,8 @@ struct ConvertReport {
 // without a kill. Fails as CheckpointWriter and WeightReader do; DATA_LOSS,
 // naming the first tensor, for a folder whose tensors are not those that its
 // config.json implies (a family without a table is a note); OUT_OF_RANGE for
-// options that do not suit; INVALID_ARGUMENT, naming tensor and place, on NaN
+// options that do not suit; INVALID_ARGUMENT where one of the folders lies in
+// the other, and, naming tensor and place, on NaN
 // or infinity in a weight to be packed and on values that the dtype cannot
 // hold.
 absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,

@@ -19,6 +19,7 @@
 #include "espalier/io/family_table.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/folder_job.h"
+#include "espalier/io/internal/nested_folders.h"
 #include "espalier/io/internal/piece_copy.h"
 #include "espalier/io/internal/shard_layout.h"
 #include "espalier/io/internal/table_check.h"
@@ -398,11 +399,13 @@ absl::StatusOr<ShardReport> ShardCheckpoint(
     return absl::OutOfRangeError(
         absl::StrCat("max_shard_bytes is ", options.max_shard_bytes));
   }
+  absl::Status status = internal::CheckApart(*folder, out);
+  if (!status.ok()) return status;
   const absl::StatusOr<TensorCatalog> catalog = TensorCatalog::Open(folder);
   if (!catalog.ok()) return catalog.status();
   const absl::StatusOr<FamilyTable> table = FamilyTable::Load(*folder);
   if (!table.ok()) return table.status();
-  absl::Status status = CheckMesh(*table, options.mesh);
+  status = CheckMesh(*table, options.mesh);
   if (!status.ok()) return status;
   ProblemList problems;
   ProblemList notes;

@@ -56,7 +56,8 @@ struct ShardReport {
 // Fails before it writes: OUT_OF_RANGE where the mesh does not suit the model,
 // naming a tensor; UNIMPLEMENTED for a family without a table; DATA_LOSS for a
 // folder that does not verify; ALREADY_EXISTS when OUT holds something or
-// OUT.partial is there and not to be resumed; FAILED_PRECONDITION when that is
+// OUT.partial is there and not to be resumed; INVALID_ARGUMENT when one of the
+// folders lies in the other; FAILED_PRECONDITION when that is
 // of another source or other settings; RESOURCE_EXHAUSTED, with the figures,
 // when disk space is short.
 absl::StatusOr<ShardReport> ShardCheckpoint(const std::string& dir,

@@ -15,6 +15,7 @@
 #include "espalier/io/family_table.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/folder_job.h"
+#include "espalier/io/internal/nested_folders.h"
 #include "espalier/io/internal/piece_copy.h"
 #include "espalier/io/internal/shard_layout.h"
 #include "espalier/io/internal/tensor_cut.h"
@@ -452,6 +453,8 @@ class Joiner {
 absl::StatusOr<ShardReport> UnshardCheckpoint(const std::string& dir,
                                               const std::string& out,
                                               const ShardOptions& options) {
+  absl::Status apart = internal::CheckApart(dir, out);
+  if (!apart.ok()) return apart;
   const absl::StatusOr<ShardLayout> layout = internal::ReadLayout(dir);
   if (!layout.ok()) return layout.status();
   const absl::StatusOr<FamilyTable> table = FamilyTable::Load(dir);

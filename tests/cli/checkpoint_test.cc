@@ -181,6 +181,32 @@ TEST_F(CheckpointCommandTest, Convert) {
                                  HasSubstr("note: 1 missing_tensor")));
 }
 
+// A copy inside the source would be a part of what is copied.
+TEST_F(CheckpointCommandTest, NothingIsWrittenIntoTheSource) {
+  const std::string sharded = dir_.Path("sharded");
+  ASSERT_EQ(test::Espalier({"shard", model_, "--out", sharded}).exit_code, 0);
+  std::filesystem::create_directory_symlink(model_, dir_.Path("link"));
+  std::filesystem::create_directory_symlink(sharded, dir_.Path("link2"));
+  const auto model = Contents(model_);
+  const auto pieces = Contents(sharded);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"shard", model_, "--out", model_ + "/new"},
+        {"shard", model_, "--out", dir_.Path("link/new")},
+        {"shard", model_, "--out", model_ + "/new", "--dry-run"},
+        {"shard", dir_.Path("link"), "--out", model_ + "/a/new"},
+        {"convert", "--model", model_, "--output", model_ + "/new"},
+        {"convert", "--model", model_, "--output", dir_.Path("link/new")},
+        {"unshard", sharded, "--out", sharded + "/new"},
+        {"unshard", sharded, "--out", dir_.Path("link2/new")}}) {
+    const test::CommandResult result = test::Espalier(words);
+    EXPECT_EQ(result.exit_code, 3) << words[0] << result.err;
+    EXPECT_THAT(result.err, HasSubstr("lies in the source")) << words[0];
+  }
+  EXPECT_EQ(Contents(model_), model);
+  EXPECT_EQ(Contents(sharded), pieces);
+  EXPECT_FALSE(std::filesystem::exists(model_ + "/a"));
+}
+
 TEST_F(CheckpointCommandTest, ShortOfSpaceIsFour) {
   const std::string wide = dir_.Path("wide");
   const auto written = test::WriteSparseCheckpoint(
