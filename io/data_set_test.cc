@@ -10,6 +10,7 @@
 
 #include "espalier/io/data_inspect.h"
 #include "espalier/io/internal/test_util.h"
+#include "espalier/tests/support/letter_tokenizer.h"
 
 namespace espalier {
 namespace {
@@ -20,23 +21,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// One token a character, of "a" to "e", with <s> and </s>.
-constexpr char kTokenizer[] =
-    R"({"version":"1.0","added_tokens":[)"
-    R"({"id":5,"content":"<s>","special":true,"single_word":false,)"
-    R"("lstrip":false,"rstrip":false,"normalized":false},)"
-    R"({"id":6,"content":"</s>","special":true,"single_word":false,)"
-    R"("lstrip":false,"rstrip":false,"normalized":false}],)"
-    R"("normalizer":null,"pre_tokenizer":null,"post_processor":null,)"
-    R"("decoder":null,"model":{"type":"BPE","vocab":)"
-    R"({"a":0,"b":1,"c":2,"d":3,"e":4},"merges":[]}})";
-
 class DataSetTest : public ::testing::Test {
  protected:
   DataSetTest() {
-    dir_.Write("tokenizer.json", kTokenizer);
-    dir_.Write("tokenizer_config.json",
-               R"({"bos_token":"<s>","eos_token":"</s>"})");
+    // <s> is 5, </s> 6.
+    dir_.Write("tokenizer.json", test::LetterTokenizer('e'));
+    dir_.Write("tokenizer_config.json", test::kLetterTokenizerConfig);
   }
   std::string Error(const DataSetConfig& config) {
     return std::string(OpenDataSet(dir_.path(), config).status().message());

@@ -14,6 +14,8 @@
 
 #include "espalier/io/data_inspect.h"
 #include "espalier/runtime/context.h"
+#include "espalier/tests/support/letter_tokenizer.h"
+#include "espalier/tests/support/refusals.h"
 #include "espalier/train/open_data.h"
 
 namespace espalier {
@@ -24,17 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 
-// One token a letter, of "a" to "h", with <s> 8 and </s> 9.
-constexpr char kTokenizer[] =
-    R"({"version":"1.0","added_tokens":[)"
-    R"({"id":8,"content":"<s>","special":true,"single_word":false,)"
-    R"("lstrip":false,"rstrip":false,"normalized":false},)"
-    R"({"id":9,"content":"</s>","special":true,"single_word":false,)"
-    R"("lstrip":false,"rstrip":false,"normalized":false}],)"
-    R"("normalizer":null,"pre_tokenizer":null,"post_processor":null,)"
-    R"("decoder":null,"model":{"type":"BPE","vocab":)"
-    R"({"a":0,"b":1,"c":2,"d":3,"e":4,"f":5,"g":6,"h":7},"merges":[]}})";
-constexpr int64_t kVocabSize = 10;
+constexpr int64_t kVocabSize = 10;  // a to h, <s> 8, </s> 9
 
 // A batch as the model sees it: "id>label*weight@position", and a "|" where a
 // document begins.
@@ -59,8 +51,8 @@ class CorpusTest : public ::testing::Test {
   CorpusTest() {
     std::string pattern = ::testing::TempDir() + "/corpus.XXXXXX";
     if (mkdtemp(pattern.data()) != nullptr) dir_ = pattern;
-    Write("tokenizer.json", kTokenizer);
-    Write("tokenizer_config.json", R"({"bos_token":"<s>","eos_token":"</s>"})");
+    Write("tokenizer.json", test::LetterTokenizer('h'));
+    Write("tokenizer_config.json", test::kLetterTokenizerConfig);
     Write("chat_template.jinja",
           "{% for m in messages %}{{ m.content }}</s>{% endfor %}");
     data_.max_sample_tokens = 32;
@@ -323,8 +315,7 @@ TEST_F(CorpusTest, FaultsAreNamed) {
 TEST(DataConfigTest, RefusalsNameTheField) {
   DataConfig good;
   good.paths = {"a", "b"};
-  EXPECT_EQ(Validate(good), absl::OkStatus());
-  const std::vector<std::pair<void (*)(DataConfig&), std::string>> cases = {
+  const test::Refusals<DataConfig> refusals = {
       {[](DataConfig& c) { c.paths.clear(); }, "data.paths is empty"},
       {[](DataConfig& c) { c.paths[1].clear(); }, "data.paths holds an empty"},
       {[](DataConfig& c) { c.weights = {1}; }, "data.weights has 1 values"},
@@ -348,13 +339,7 @@ TEST(DataConfigTest, RefusalsNameTheField) {
        "data.long_samples is \"other\""},
       {[](DataConfig& c) { c.max_sample_tokens = 1; },
        "data.max_sample_tokens is 1"}};
-  for (const auto& [change, text] : cases) {
-    DataConfig config = good;
-    change(config);
-    const absl::Status refused = Validate(config);
-    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(refused.message(), HasSubstr(text));
-  }
+  test::ExpectRefused(good, refusals);
 }
 
 }  // namespace

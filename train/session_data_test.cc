@@ -19,6 +19,7 @@
 #include "espalier/model/load.h"
 #include "espalier/model/registry.h"
 #include "espalier/runtime/context.h"
+#include "espalier/tests/support/refusals.h"
 #include "espalier/train/demo.h"
 #include "espalier/train/internal/corpus.h"
 #include "espalier/train/internal/loss.h"
@@ -197,14 +198,13 @@ TEST_F(SessionDataTest, BadRecordTakesNothingAway) {
 
 TEST_F(SessionDataTest, RefusalsNameTheField) {
   config_.data.paths = {"a"};
-  EXPECT_EQ(Validate(config_), absl::OkStatus());
   SessionConfig largest = config_;
   largest.lora_rank = kMaxLoraRank;
   largest.micro_batch_tokens = kMaxMicroBatchTokens;
   largest.grad_accum_steps = kMaxGradAccumSteps;
   largest.num_threads = 1024;
   EXPECT_EQ(Validate(largest), absl::OkStatus());
-  const std::vector<std::pair<void (*)(SessionConfig&), std::string>> cases = {
+  const test::Refusals<SessionConfig> refusals = {
       {[](SessionConfig& c) { c.data.paths.clear(); }, "data.paths is empty"},
       {[](SessionConfig& c) { c.data.loss = "other"; },
        "data.loss is \"other\""},
@@ -225,13 +225,7 @@ TEST_F(SessionDataTest, RefusalsNameTheField) {
        "grad_accum_steps is 9000000000000000000, expected 1 to 1048576"},
       {[](SessionConfig& c) { c.num_threads = 1025; },
        "num_threads is 1025, expected 0 to 1024"}};
-  for (const auto& [change, text] : cases) {
-    SessionConfig config = config_;
-    change(config);
-    const absl::Status refused = Validate(config);
-    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(refused.message(), HasSubstr(text));
-  }
+  test::ExpectRefused(config_, refusals);
 }
 
 }  // namespace

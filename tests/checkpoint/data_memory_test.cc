@@ -14,15 +14,10 @@
 #include "espalier/io/data_stream.h"
 #include "espalier/io/internal/test_util.h"
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
+#include "espalier/tests/support/letter_tokenizer.h"
 
 namespace espalier {
 namespace {
-
-// One token a character.
-constexpr char kTokenizer[] =
-    R"({"version":"1.0","added_tokens":[],"normalizer":null,)"
-    R"("pre_tokenizer":null,"post_processor":null,"decoder":null,)"
-    R"("model":{"type":"BPE","vocab":{"a":0,"b":1,"c":2,"d":3},"merges":[]}})";
 
 constexpr int64_t kRecords = 200'000;
 constexpr int64_t kRecordLetters = 1000;
@@ -47,7 +42,7 @@ int64_t WriteRecords(const std::string& path) {
 
 TEST(DataMemoryTest, ALargeFileStreamsInBoundedMemory) {
   const test::TempDir dir;
-  dir.Write("tokenizer.json", kTokenizer);
+  dir.Write("tokenizer.json", test::LetterTokenizer('d'));
   dir.Write("tokenizer_config.json", "{}");
   const int64_t bytes = WriteRecords(dir.Path("data.jsonl"));
   ASSERT_GT(bytes, int64_t{200'000'000});
