@@ -1,11 +1,8 @@
 #include "espalier/io/object_cache.h"
 
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -13,13 +10,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "espalier/io/internal/test_http_server.h"
+#include "espalier/io/internal/test_object_server.h"
 #include "espalier/io/internal/test_util.h"
 
 namespace espalier {
 namespace {
 
-using test::HttpServer;
+using test::ObjectServer;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -27,45 +24,20 @@ using ::testing::HasSubstr;
 class ObjectCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    server_ = std::make_unique<HttpServer>(
-        [this](const HttpServer::Request& request) { return Answer(request); });
+    server_ = std::make_unique<ObjectServer>();
+    Connect();
+  }
+  void Connect() {
     ObjectStoreConfig config;
     config.endpoint = server_->url();
     config.max_attempts = 1;
     store_ = *ObjectStore::Create(config);
   }
 
-  HttpServer::Response Answer(const HttpServer::Request& request) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    HttpServer::Response response;
-    const std::string rest = request.target.substr(sizeof("/bucket/") - 1);
-    if (absl::StartsWith(rest, "?")) {
-      const std::string prefix = rest.substr(rest.find("prefix=") + 7);
-      response.body = "<L>";
-      for (const auto& [key, value] : objects_) {
-        if (!absl::StartsWith(key,
-                              absl::StartsWith(prefix, "m") ? "m/" : prefix)) {
-          continue;
-        }
-        absl::StrAppend(&response.body, "<Contents><Key>", key, "</Key><Size>",
-                        value.size(), "</Size><ETag>", ETag(value),
-                        "</ETag></Contents>");
-      }
-      absl::StrAppend(&response.body, "</L>");
-      return response;
-    }
-    const auto object = objects_.find(rest);
-    if (object == objects_.end()) {
-      response.code = 404;
-      return response;
-    }
-    response.body = object->second;
-    response.headers["ETag"] = ETag(object->second);
-    if (request.headers.count("range") > 0) response.code = 206;
-    return response;
-  }
-  static std::string ETag(const std::string& value) {
-    return absl::StrCat("\"", value.size(), value.substr(0, 1), "\"");
+  // An object with an ETag of its content's own.
+  void Put(const std::string& key, const std::string& value) {
+    server_->Put(key, value,
+                 absl::StrCat("\"", value.size(), value.substr(0, 1), "\""));
   }
 
   std::unique_ptr<ObjectCache> Cache(int64_t max_bytes = 0) {
@@ -79,14 +51,14 @@ class ObjectCacheTest : public ::testing::Test {
   }
 
   test::TempDir dir_;
-  std::mutex mutex_;
-  std::map<std::string, std::string> objects_;
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<ObjectServer> server_;
   std::unique_ptr<ObjectStore> store_;
 };
 
 TEST_F(ObjectCacheTest, ObjectsAndPrefixes) {
-  objects_ = {{"m/a.json", "{}"}, {"m/sub/b.bin", "bytes"}, {"m/sub/", ""}};
+  Put("m/a.json", "{}");
+  Put("m/sub/b.bin", "bytes");
+  Put("m/sub/", "");
   const auto cache = Cache();
   const std::string file = Get(*cache, "m/a.json");
   EXPECT_TRUE(absl::EndsWith(file, "/a.json"));
@@ -99,10 +71,7 @@ TEST_F(ObjectCacheTest, ObjectsAndPrefixes) {
   }
   EXPECT_EQ(cache->num_fetched(), 2);  // a.json was there
   // A changed object is another file; the old one stays as it is.
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    objects_["m/a.json"] = "[1]";
-  }
+  Put("m/a.json", "[1]");
   const std::string changed = Get(*cache, "m/a.json");
   EXPECT_NE(changed, file);
   EXPECT_EQ(test::ReadFile(changed), "[1]");
@@ -116,10 +85,8 @@ TEST_F(ObjectCacheTest, ObjectsAndPrefixes) {
 }
 
 TEST_F(ObjectCacheTest, TheLongestUnusedMakesRoom) {
-  objects_ = {{"a", std::string(40, 'a')},
-              {"b", std::string(40, 'b')},
-              {"c", std::string(40, 'c')},
-              {"d", std::string(90, 'd')}};
+  for (const char* key : {"a", "b", "c"}) Put(key, std::string(40, *key));
+  Put("d", std::string(90, 'd'));
   const auto count = [this] {
     int n = 0;
     for (const auto& entry :
@@ -155,10 +122,9 @@ TEST_F(ObjectCacheTest, TheLongestUnusedMakesRoom) {
 
 TEST_F(ObjectCacheTest, KeysCannotLeaveTheFolder) {
   for (const std::string key : {"../x", "a//b", "a/./b", "a\\b"}) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      objects_ = {{"m/" + key, "evil"}};
-    }
+    server_ = std::make_unique<ObjectServer>();
+    Connect();
+    Put("m/" + key, "evil");
     const auto cache = Cache();
     EXPECT_THAT(Get(*cache, "m/"), HasSubstr("cannot be the name")) << key;
     EXPECT_EQ(cache->num_fetched(), 0);
@@ -167,7 +133,7 @@ TEST_F(ObjectCacheTest, KeysCannotLeaveTheFolder) {
 }
 
 TEST_F(ObjectCacheTest, FailedFetchLeavesNothing) {
-  objects_ = {{"a", std::string(40, 'a')}};
+  Put("a", std::string(40, 'a'));
   const auto cache = Cache();
   const auto head = store_->Head("bucket", "a");
   ASSERT_TRUE(head.ok());

@@ -3,23 +3,18 @@
 #include "espalier/io/object_folder.h"
 
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "espalier/io/convert.h"
 #include "espalier/io/data_set.h"
 #include "espalier/io/inspect.h"
-#include "espalier/io/internal/test_http_server.h"
+#include "espalier/io/internal/test_object_server.h"
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/safetensors_writer.h"
 #include "espalier/io/shard.h"
@@ -29,6 +24,7 @@ namespace espalier {
 namespace {
 
 using test::HttpServer;
+using test::ObjectServer;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -37,27 +33,8 @@ constexpr int64_t kDataBytes = 3'000'000;  // of each of two weight files
 // A store whose bucket holds the files below a folder.
 class ObjectFolderTest : public ::testing::Test {
  protected:
-  using Response = HttpServer::Response;
-  using Request = HttpServer::Request;
-
   void SetUp() override {
-    server_ = std::make_unique<HttpServer>([this](const Request& request) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      Response response;
-      if (failures_ > 0 && request.headers.count("range") > 0) {
-        --failures_;
-        response.hang_up = true;
-        return response;
-      }
-      response = request.target.find("?list-type=2") != std::string::npos
-                     ? List(request)
-                     : Answer(request);
-      if (request.method != "HEAD" && request.headers.count("range") > 0) {
-        sent_ += static_cast<int64_t>(response.body.size());
-      }
-      return response;
-    });
-    config_.endpoint = server_->url();
+    config_.endpoint = server_.url();
     config_.first_backoff_ms = 1;
     config_.part_bytes = 100'000;
     config_.max_attempts = 3;
@@ -66,57 +43,6 @@ class ObjectFolderTest : public ::testing::Test {
     options_.block_bytes = 16'384;
     options_.ahead_bytes = 200'000;
     std::filesystem::create_directories(bucket_ + "/m/sub");
-  }
-
-  Response List(const Request& request) const {
-    Response response;
-    const std::string prefix = absl::StrReplaceAll(
-        request.target.substr(request.target.find("prefix=") + 7),
-        {{"%2F", "/"}});
-    response.body = "<ListBucketResult><IsTruncated>false</IsTruncated>";
-    std::map<std::string, int64_t> files;
-    for (const auto& item :
-         std::filesystem::recursive_directory_iterator(bucket_)) {
-      if (!item.is_regular_file()) continue;
-      files[item.path().lexically_relative(bucket_).string()] =
-          static_cast<int64_t>(item.file_size());
-    }
-    for (const auto& [name, size] : files) {
-      if (!absl::StartsWith(name, prefix)) continue;
-      absl::StrAppend(&response.body, "<Contents><Key>", name, "</Key><Size>",
-                      size, "</Size><ETag>&quot;", etag_,
-                      "&quot;</ETag></Contents>");
-    }
-    response.body += "</ListBucketResult>";
-    return response;
-  }
-
-  Response Answer(const Request& request) const {
-    Response response;
-    const std::string path =
-        bucket_ + request.target.substr(sizeof("/bucket") - 1);
-    if (!std::filesystem::is_regular_file(path)) {
-      response.code = 404;
-      return response;
-    }
-    response.headers["ETag"] = absl::StrCat("\"", etag_, "\"");
-    response.body = test::ReadFile(path);
-    int64_t first = 0, last = 0;
-    const auto range = request.headers.find("range");
-    if (range != request.headers.end() &&
-        std::sscanf(range->second.c_str(), "bytes=%ld-%ld", &first, &last) ==
-            2) {
-      response.code = 206;
-      response.body = response.body.substr(
-          static_cast<size_t>(first), static_cast<size_t>(last - first + 1));
-    }
-    const auto match = request.headers.find("if-match");
-    if (match != request.headers.end() &&
-        match->second != absl::StrCat("\"", etag_, "\"")) {
-      response = Response();
-      response.code = 412;
-    }
-    return response;
   }
 
   absl::StatusOr<std::shared_ptr<const Folder>> Open(const std::string& key) {
@@ -146,24 +72,19 @@ class ObjectFolderTest : public ::testing::Test {
                absl::StrCat("{\"weight_map\":{", map, "}}"));
     dir_.Write("bucket/m/config.json", "{\"model_type\":\"none\"}");
     dir_.Write("bucket/m/sub/notes.txt", "text");
+    server_.PutFolder(bucket_);
   }
   std::string Path(const std::string& name) const {
     return bucket_ + "/m/" + name;
   }
-  int64_t sent() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return sent_;
-  }
+  // By ranged reads since `since`.
+  int64_t sent(int64_t since = 0) { return server_.ranged_bytes() - since; }
 
   test::TempDir dir_;
   const std::string bucket_ = dir_.Path("bucket");
-  std::mutex mutex_;
-  std::string etag_ = "v1";
-  int failures_ = 0;
-  int64_t sent_ = 0;  // by ranged reads
+  ObjectServer server_;
   ObjectStoreConfig config_;
   ObjectFolderOptions options_;
-  std::unique_ptr<HttpServer> server_;  // last: its thread uses the rest
 };
 
 TEST_F(ObjectFolderTest, ListsAndReadsByName) {
@@ -222,7 +143,13 @@ TEST_F(ObjectFolderTest, ConvertsToTheSameBytesThroughASmallCache) {
       ConvertCheckpoint(bucket_ + "/m", dir_.Path("local"), options).ok());
   const auto folder = Open("m");
   ASSERT_TRUE(folder.ok()) << folder.status();
-  failures_ = 2;  // tried again
+  server_.SetFault([failures = 2](const HttpServer::Request& request,
+                                  HttpServer::Response* response) mutable {
+    if (failures == 0 || request.headers.count("range") == 0) return false;
+    --failures;  // tried again
+    response->hang_up = true;
+    return true;
+  });
   const auto report = ConvertCheckpoint(*folder, dir_.Path("remote"), options);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(test::ReadFile(dir_.Path("local/model.safetensors")) ==
@@ -230,11 +157,11 @@ TEST_F(ObjectFolderTest, ConvertsToTheSameBytesThroughASmallCache) {
   EXPECT_EQ(report->num_cast, 2);
   // Nothing twice, but for blocks that two tensors share.
   EXPECT_LT(sent(), 2 * kDataBytes + 8 * options_.block_bytes);
-  etag_ = "v2";
+  server_.SetETag("\"v2\"");
   EXPECT_EQ(
       ConvertCheckpoint(*folder, dir_.Path("changed"), options).status().code(),
       absl::StatusCode::kAborted);
-  server_->Stop();
+  server_.Stop();
   const auto gone = ConvertCheckpoint(*folder, dir_.Path("gone"), options);
   EXPECT_EQ(gone.status().code(), absl::StatusCode::kUnavailable);
 }
@@ -244,6 +171,7 @@ TEST_F(ObjectFolderTest, ShardsToTheSameBytes) {
                         bucket_ + "/m",
                         std::filesystem::copy_options::recursive |
                             std::filesystem::copy_options::overwrite_existing);
+  server_.PutFolder(bucket_);
   ShardOptions options;
   options.mesh = {1, 1, 2, 1};
   const auto local =
@@ -287,6 +215,7 @@ TEST_F(ObjectFolderTest, TrainsBeforeATokenFolderIsHere) {
   const auto local = OpenDataSet(dir_.path(), config);
   ASSERT_TRUE(local.ok()) << local.status();
   ASSERT_TRUE(PackDataSet(*local, bucket_ + "/m/packed", false).ok());
+  server_.PutFolder(bucket_);
   const SampleSource& expected = *local->groups[0].sources[0];
 
   // A data file is read once to find its records.
@@ -300,7 +229,7 @@ TEST_F(ObjectFolderTest, TrainsBeforeATokenFolderIsHere) {
             expected.Get(399)->ids);
 
   // Of a token folder, what the sample needs.
-  sent_ = 0;
+  const int64_t before = sent();
   config.paths = {"s3://bucket/m/packed"};
   config.folders[config.paths[0]] = Open("m/packed").value();
   const auto packed = OpenDataSet(dir_.path(), config);
@@ -311,7 +240,7 @@ TEST_F(ObjectFolderTest, TrainsBeforeATokenFolderIsHere) {
   const auto total = static_cast<int64_t>(
       std::filesystem::file_size(Path("packed/tokens-00001.safetensors")));
   EXPECT_GT(total, 4'000'000);
-  EXPECT_LT(sent(), total / 10);
+  EXPECT_LT(sent(before), total / 10);
   for (const int64_t i : {399, 0, 200}) {
     EXPECT_EQ(source.Get(i)->ids, expected.Get(i)->ids);
     EXPECT_EQ(source.Get(i)->weights, expected.Get(i)->weights);

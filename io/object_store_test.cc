@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,67 +13,30 @@
 #include "gtest/gtest.h"
 
 #include "espalier/io/internal/http_client.h"
-#include "espalier/io/internal/test_http_server.h"
+#include "espalier/io/internal/test_object_server.h"
 #include "espalier/io/internal/test_util.h"
 
 namespace espalier {
 namespace {
 
 using test::HttpServer;
+using test::ObjectServer;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Answers as a store with one bucket would; faults are put in front.
+constexpr char kETag[] = "\"v1\"";
+
 class ObjectStoreTest : public ::testing::Test {
  protected:
   using Response = HttpServer::Response;
   using Request = HttpServer::Request;
 
   void SetUp() override {
-    server_ = std::make_unique<HttpServer>([this](const Request& request) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      requests_.push_back(request);
-      if (fault_) {
-        Response response;
-        if (fault_(request, &response)) return response;
-      }
-      return Answer(request);
-    });
-    config_.endpoint = server_->url() + "/";
+    config_.endpoint = server_.url() + "/";
     config_.first_backoff_ms = 1;
     config_.part_bytes = 100;
     config_.access_key = "AK";
     config_.secret_key = "secret";
-  }
-
-  Response Answer(const Request& request) {
-    Response response;
-    const std::string key = request.target.substr(sizeof("/bucket/") - 1);
-    const auto object = objects_.find(key);
-    if (object == objects_.end()) {
-      response.code = 404;
-      response.body =
-          "<Error><Code>NoSuchKey</Code><Message>gone</Message></Error>";
-      return response;
-    }
-    response.headers["ETag"] = etag_;
-    response.body = object->second;
-    const auto range = request.headers.find("range");
-    if (range != request.headers.end()) {
-      int64_t first = 0, last = 0;
-      EXPECT_EQ(
-          std::sscanf(range->second.c_str(), "bytes=%ld-%ld", &first, &last),
-          2);
-      response.code = 206;
-      response.body = response.body.substr(
-          static_cast<size_t>(first), static_cast<size_t>(last - first + 1));
-    }
-    const auto match = request.headers.find("if-match");
-    if (match != request.headers.end() && match->second != etag_) {
-      response = Response();
-      response.code = 412;
-    }
-    return response;
   }
 
   std::unique_ptr<ObjectStore> Store() {
@@ -84,14 +46,8 @@ class ObjectStoreTest : public ::testing::Test {
   }
 
   test::TempDir dir_;
-  std::mutex mutex_;
-  std::map<std::string, std::string> objects_;
-  std::string etag_ = "\"v1\"";
-  // Fills in the response and returns true to answer instead of the store.
-  std::function<bool(const Request&, Response*)> fault_;
-  std::vector<Request> requests_;
+  ObjectServer server_;
   ObjectStoreConfig config_;
-  std::unique_ptr<HttpServer> server_;  // last: its thread uses the rest
 };
 
 std::string Bytes(size_t size) {
@@ -124,7 +80,7 @@ TEST(PercentEncodeTest, KeepsTheUnreservedOnly) {
 }
 
 TEST_F(ObjectStoreTest, FetchesInPartsAndSigns) {
-  objects_["dir/model%20x.bin"] = Bytes(1234);
+  server_.Put("dir/model x.bin", Bytes(1234));
   const auto store = Store();
   const auto object = store->Head("bucket", "dir/model x.bin");
   ASSERT_TRUE(object.ok()) << object.status();
@@ -134,8 +90,7 @@ TEST_F(ObjectStoreTest, FetchesInPartsAndSigns) {
   EXPECT_EQ(test::ReadFile(dir_.Path("f")), Bytes(1234));
   EXPECT_EQ(store->num_requests(), 1 + 13 + 1);
   EXPECT_EQ(store->num_retries(), 0);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  for (const Request& request : requests_) {
+  for (const Request& request : server_.requests()) {
     EXPECT_THAT(request.headers.at("authorization"),
                 AllOf(HasSubstr("AWS4-HMAC-SHA256 Credential=AK/"),
                       HasSubstr("/us-east-1/s3/aws4_request"),
@@ -144,9 +99,9 @@ TEST_F(ObjectStoreTest, FetchesInPartsAndSigns) {
 }
 
 TEST_F(ObjectStoreTest, ReadsRanges) {
-  objects_["k"] = Bytes(500);
+  server_.Put("k", Bytes(500));
   const auto store = Store();
-  const ObjectInfo object{"k", 500, etag_};
+  const ObjectInfo object{"k", 500, kETag};
   EXPECT_EQ(*store->Read("bucket", object, 17, 300),
             Bytes(500).substr(17, 300));
   EXPECT_EQ(*store->Read("bucket", object, 500, 0), "");
@@ -155,15 +110,15 @@ TEST_F(ObjectStoreTest, ReadsRanges) {
 }
 
 TEST_F(ObjectStoreTest, EmptyObject) {
-  objects_["k"] = "";
+  server_.Put("k", "");
   const auto store = Store();
-  ASSERT_EQ(store->Fetch("bucket", {"k", 0, etag_}, dir_.Path("f")),
+  ASSERT_EQ(store->Fetch("bucket", {"k", 0, kETag}, dir_.Path("f")),
             absl::OkStatus());
   EXPECT_EQ(std::filesystem::file_size(dir_.Path("f")), 0u);
 }
 
 TEST_F(ObjectStoreTest, ListsAllPages) {
-  fault_ = [](const Request& request, Response* response) {
+  server_.SetFault([](const Request& request, Response* response) {
     const bool second =
         absl::StrContains(request.target, "continuation-token=a%2F%3D&");
     EXPECT_TRUE(absl::StrContains(request.target, "prefix=p%2F"))
@@ -176,7 +131,7 @@ TEST_F(ObjectStoreTest, ListsAllPages) {
         "<IsTruncated>", second ? "false" : "true",
         "</IsTruncated></ListBucketResult>");
     return true;
-  };
+  });
   const auto objects = Store()->List("bucket", "p/");
   ASSERT_TRUE(objects.ok()) << objects.status();
   ASSERT_EQ(objects->size(), 2u);
@@ -189,11 +144,6 @@ TEST_F(ObjectStoreTest, ListsAllPages) {
 }
 
 TEST_F(ObjectStoreTest, BadListingsAreErrors) {
-  std::string body;
-  fault_ = [&body](const Request&, Response* response) {
-    response->body = body;
-    return true;
-  };
   for (const auto& [text, what] :
        std::vector<std::pair<std::string, std::string>>{
            {"", "no valid XML"},
@@ -205,19 +155,19 @@ TEST_F(ObjectStoreTest, BadListingsAreErrors) {
            {"<a><IsTruncated>true</IsTruncated>"
             "<NextContinuationToken>t</NextContinuationToken></a>",
             "does not go on"}}) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      body = text;
-    }
+    server_.SetFault([text = text](const Request&, Response* response) {
+      response->body = text;
+      return true;
+    });
     EXPECT_THAT(std::string(Store()->List("bucket", "").status().message()),
                 HasSubstr(what));
   }
 }
 
 TEST_F(ObjectStoreTest, PassingFaultsAreTriedAgain) {
-  objects_["k"] = Bytes(1000);
+  server_.Put("k", Bytes(1000));
   std::map<std::string, int> seen;  // of each range
-  fault_ = [&seen](const Request& request, Response* response) {
+  server_.SetFault([&seen](const Request& request, Response* response) {
     const auto range = request.headers.find("range");
     if (range == request.headers.end()) return false;
     switch (seen[range->second]++) {
@@ -240,27 +190,24 @@ TEST_F(ObjectStoreTest, PassingFaultsAreTriedAgain) {
       default:
         return false;
     }
-  };
+  });
   const auto store = Store();
-  ASSERT_EQ(store->Fetch("bucket", {"k", 1000, etag_}, dir_.Path("f")),
+  ASSERT_EQ(store->Fetch("bucket", {"k", 1000, kETag}, dir_.Path("f")),
             absl::OkStatus());
   EXPECT_EQ(test::ReadFile(dir_.Path("f")), Bytes(1000));
   EXPECT_EQ(store->num_retries(), 40);
 }
 
 TEST_F(ObjectStoreTest, FaultsThatStayAreNamedAndLeaveNothing) {
-  objects_["k"] = Bytes(300);
+  server_.Put("k", Bytes(300));
   config_.max_attempts = 3;
-  const ObjectInfo object{"k", 300, etag_};
+  const ObjectInfo object{"k", 300, kETag};
   const auto fetch = [&](int code, const std::string& body) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      fault_ = [code, body](const Request& request, Response* response) {
-        response->code = code;
-        response->body = body;
-        return request.headers.count("range") > 0;
-      };
-    }
+    server_.SetFault([code, body](const Request& request, Response* response) {
+      response->code = code;
+      response->body = body;
+      return request.headers.count("range") > 0;
+    });
     absl::Status status = Store()->Fetch("bucket", object, dir_.Path("f"));
     EXPECT_FALSE(std::filesystem::exists(dir_.Path("f")));
     return status;
@@ -278,45 +225,40 @@ TEST_F(ObjectStoreTest, FaultsThatStayAreNamedAndLeaveNothing) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   // An answer that ignores the range is longer than asked for.
   EXPECT_EQ(fetch(200, Bytes(300)).code(), absl::StatusCode::kDataLoss);
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    fault_ = nullptr;
-    etag_ = "\"v2\"";
-  }
+  server_.SetFault(nullptr);
+  server_.SetETag("\"v2\"");
   status = Store()->Fetch("bucket", object, dir_.Path("f"));
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("not the one"));
-  server_->Stop();
+  server_.Stop();
   status = Store()->Fetch("bucket", object, dir_.Path("f"));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("f")));
 }
 
 TEST_F(ObjectStoreTest, ChecksumsAreCompared) {
-  objects_["k"] = "hello world";
-  const auto fetch = [&] {
+  const auto fetch = [&](const std::string& etag) {
+    server_.Put("k", "hello world", etag);
     std::filesystem::remove(dir_.Path("f"));
-    return Store()->Fetch("bucket", {"k", 11, etag_}, dir_.Path("f"));
+    return Store()->Fetch("bucket", {"k", 11, etag}, dir_.Path("f"));
   };
-  etag_ = "\"5eb63bbbe01eeed093cb22bb8f5acdc3\"";  // MD5
-  EXPECT_EQ(fetch(), absl::OkStatus());
-  etag_ = "\"5eb63bbbe01eeed093cb22bb8f5acdc4\"";
-  EXPECT_EQ(fetch().code(), absl::StatusCode::kDataLoss);
-  etag_ = "\"5eb63bbbe01eeed093cb22bb8f5acdc4-2\"";  // uploaded in parts
-  EXPECT_EQ(fetch(), absl::OkStatus());
-  std::string sha256 = "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek=";
-  fault_ = [&](const Request& request, Response* response) {
-    if (request.method != "HEAD") return false;
-    response->headers["x-amz-checksum-sha256"] = sha256;
-    response->content_length = 11;
-    return true;
+  // MD5
+  EXPECT_EQ(fetch("\"5eb63bbbe01eeed093cb22bb8f5acdc3\""), absl::OkStatus());
+  EXPECT_EQ(fetch("\"5eb63bbbe01eeed093cb22bb8f5acdc4\"").code(),
+            absl::StatusCode::kDataLoss);
+  // uploaded in parts
+  EXPECT_EQ(fetch("\"5eb63bbbe01eeed093cb22bb8f5acdc4-2\""), absl::OkStatus());
+  const auto with_sha256 = [&](const std::string& sha256) {
+    server_.SetChecksums("k", {{"x-amz-checksum-sha256", sha256}});
+    std::filesystem::remove(dir_.Path("f"));
+    return Store()->Fetch("bucket",
+                          {"k", 11, "\"5eb63bbbe01eeed093cb22bb8f5acdc4-2\""},
+                          dir_.Path("f"));
   };
-  EXPECT_EQ(fetch(), absl::OkStatus());
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    sha256[0] = 'a';
-  }
-  const absl::Status status = fetch();
+  EXPECT_EQ(with_sha256("uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="),
+            absl::OkStatus());
+  const absl::Status status =
+      with_sha256("aU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek=");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("checksum"));
 }
