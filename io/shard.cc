@@ -22,6 +22,7 @@
 #include "espalier/io/internal/nested_folders.h"
 #include "espalier/io/internal/piece_copy.h"
 #include "espalier/io/internal/shard_layout.h"
+#include "espalier/io/internal/sharded_folder.h"
 #include "espalier/io/internal/table_check.h"
 #include "espalier/io/internal/tensor_cut.h"
 #include "espalier/io/safetensors_reader.h"
@@ -223,16 +224,12 @@ class Sharder {
                          file.data_bytes + file.num_tensors * kHeaderBytes);
     }
     for (const ShardLayout::Source& source : layout_.sources) {
-      files.emplace_back(HeaderName(source), source.header_bytes);
+      files.emplace_back(internal::HeaderName(source), source.header_bytes);
     }
     for (const ShardLayout::Copied& copied : layout_.copied) {
       files.emplace_back(copied.name, copied.num_bytes);
     }
     return files;
-  }
-
-  static std::string HeaderName(const ShardLayout::Source& source) {
-    return absl::StrCat(internal::kOriginalDir, "/", source.name, ".header");
   }
 
   static std::string NoteText(const internal::ShardHashes& hashes) {
@@ -327,7 +324,7 @@ class Sharder {
                                         error);
     bool wrote = false;
     for (const ShardLayout::Source& source : layout_.sources) {
-      if (job.IsThere(HeaderName(source), source.header_bytes,
+      if (job.IsThere(internal::HeaderName(source), source.header_bytes,
                       source.header_hash)) {
         continue;
       }
@@ -336,10 +333,9 @@ class Sharder {
       wrote = true;
     }
     absl::Status status;
-    const std::string index =
-        absl::StrCat(internal::kOriginalDir, "/", internal::kIndexName);
     if (!layout_.index_hash.empty()) {
-      status = Copy(internal::kIndexName, index, layout_.index_hash, job);
+      status = Copy(internal::kIndexName, internal::OriginalIndexName(),
+                    layout_.index_hash, job);
     }
     if (status.ok() && wrote) status = Step();
     for (const ShardLayout::Copied& copied : layout_.copied) {
@@ -361,7 +357,7 @@ class Sharder {
         0, absl::MakeSpan(reinterpret_cast<uint8_t*>(header.data()),
                           header.size()));
     if (!status.ok()) return status;
-    return WriteFileAtomically(job.Path(HeaderName(source)), header);
+    return WriteFileAtomically(job.Path(internal::HeaderName(source)), header);
   }
 
   absl::Status Step() const {

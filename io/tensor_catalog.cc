@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 
 #include "espalier/io/internal/map_cache.h"
+#include "espalier/io/internal/shard_layout.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/weight_map.h"
 
@@ -63,8 +64,12 @@ absl::StatusOr<TensorCatalog> TensorCatalog::Scan(
   const bool has_single = catalog.folder_->Exists(kSingleName);
   catalog.has_index_ = catalog.folder_->Exists(kIndexName);
   if (!has_single && !catalog.has_index_) {
-    return absl::NotFoundError(
-        absl::StrCat(dir, ": neither ", kSingleName, " nor ", kIndexName));
+    return absl::NotFoundError(absl::StrCat(
+        dir, ": neither ", kSingleName, " nor ", kIndexName,
+        catalog.folder_->Exists(internal::kShardsName)
+            ? "; it is a folder of espalier shard, which espalier unshard puts "
+              "together"
+            : ""));
   }
   if (has_single && catalog.has_index_) {
     problems->Add("ambiguous_folder",

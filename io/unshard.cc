@@ -1,13 +1,10 @@
-#include <algorithm>
 #include <cstddef>
 #include <deque>
-#include <filesystem>
 #include <map>
-#include <system_error>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/atomic_file.h"
@@ -17,28 +14,29 @@
 #include "espalier/io/internal/folder_job.h"
 #include "espalier/io/internal/nested_folders.h"
 #include "espalier/io/internal/piece_copy.h"
-#include "espalier/io/internal/shard_layout.h"
-#include "espalier/io/internal/tensor_cut.h"
-#include "espalier/io/internal/text.h"
-#include "espalier/io/safetensors_reader.h"
+#include "espalier/io/internal/piece_finder.h"
+#include "espalier/io/internal/shard_hash.h"
+#include "espalier/io/internal/sharded_folder.h"
 #include "espalier/io/shard.h"
 
 namespace espalier {
 
 namespace {
 
-using internal::PieceGroup;
+using internal::PieceFinder;
+using internal::ShardedFolder;
 using internal::ShardLayout;
-using internal::TensorCut;
 
 constexpr size_t kMaxOpenFiles = 24;
-constexpr size_t kLengthBytes = 8;
 
 class Joiner {
  public:
-  Joiner(const std::string& dir, const ShardLayout& layout,
-         const FamilyTable& table, const ShardOptions& options)
-      : dir_(dir), layout_(layout), table_(table), options_(options) {}
+  Joiner(const ShardedFolder& folder, const FamilyTable& table,
+         const ShardOptions& options)
+      : folder_(folder),
+        layout_(folder.layout()),
+        finder_(folder, table),
+        options_(options) {}
 
   absl::StatusOr<ShardReport> Run(const std::string& out) {
     absl::Status status = CheckFiles();
@@ -63,7 +61,7 @@ class Joiner {
       status = WriteSource(source, *job);
       if (!status.ok()) return status;
     }
-    status = CheckContent();
+    status = finder_.CheckAll(/*content=*/true);
     if (!status.ok()) {
       // What was written from wrong data is not to be taken up.
       job->ForgetNotes();
@@ -76,38 +74,8 @@ class Joiner {
   }
 
  private:
-  // A tensor's piece in this folder, found by a hash of its name.
-  struct Place {
-    uint64_t hash = 0;
-    int64_t offset = 0;
-    int64_t num_bytes = 0;
-    uint64_t content = 0;  // hash of its bytes, once they are read
-    uint32_t file = 0;
-    uint32_t index = 0;  // of the file's tensors
-    bool met = false;
-  };
-
-  // A tensor's pieces, in this folder and in the tensor.
-  struct Pieces {
-    TensorCut cut;
-    std::vector<Place*> places;  // one for each of cut.pieces
-  };
-
-  struct Header {
-    std::string bytes;  // length field and JSON
-    SafetensorsHeader parsed;
-  };
-
-  static uint64_t HashName(absl::string_view name) {
-    return absl::Hash<absl::string_view>()(name);
-  }
-
-  absl::Status Wrong(const std::string& name, absl::string_view what,
-                     absl::string_view got, absl::string_view expected) const {
-    return absl::DataLossError(absl::StrCat(
-        internal::JoinPath(dir_, name), ": ", what, " ", got, ", expected ",
-        expected, " (", internal::kShardsName, ")"));
-  }
+  using Pieces = PieceFinder::Pieces;
+  using Header = ShardedFolder::Header;
 
   // What a run would put together, every piece of it found.
   absl::StatusOr<ShardReport> FindAll(const std::string& out) {
@@ -115,7 +83,7 @@ class Joiner {
     report_.num_files = static_cast<int64_t>(layout_.sources.size());
     report_.left_out = layout_.left_out;
     for (const ShardLayout::Source& source : layout_.sources) {
-      const absl::StatusOr<Header> header = ReadHeader(source);
+      const absl::StatusOr<Header> header = folder_.ReadHeader(source);
       if (!header.ok()) return header.status();
       for (const SafetensorsEntry& entry : header->parsed.entries) {
         const absl::StatusOr<Pieces> pieces = PiecesOf(entry);
@@ -124,103 +92,28 @@ class Joiner {
       }
       report_.total_bytes += source.num_bytes - source.header_bytes;
     }
+    absl::Status status = finder_.CheckAll(/*content=*/false);
+    if (!status.ok()) return status;
     return report_;
   }
 
   // All that can be seen without reading data.
   absl::Status CheckFiles() {
     for (uint32_t f = 0; f < layout_.files.size(); ++f) {
-      if (absl::Status s = FindPieces(f); !s.ok()) return s;
+      const absl::StatusOr<SafetensorsFile> file =
+          folder_.OpenPieces(layout_.files[f]);
+      if (!file.ok()) return file.status();
+      finder_.Add(f, *file);
     }
-    std::sort(places_.begin(), places_.end(),
-              [](const Place& a, const Place& b) {
-                return std::pair(a.hash, a.file) < std::pair(b.hash, b.file);
-              });
     for (const ShardLayout::Source& source : layout_.sources) {
-      const absl::StatusOr<Header> header = ReadHeader(source);
+      const absl::StatusOr<Header> header = folder_.ReadHeader(source);
       if (!header.ok()) return header.status();
     }
     for (const ShardLayout::Copied& copied : layout_.copied) {
-      const absl::StatusOr<internal::FileIdentity> identity =
-          internal::IdentityOf(internal::JoinPath(dir_, copied.name));
-      if (!identity.ok()) return identity.status();
-      if (identity->size != copied.num_bytes) {
-        return Wrong(copied.name, "bytes", absl::StrCat(identity->size),
-                     absl::StrCat(copied.num_bytes));
-      }
+      absl::Status status = folder_.CheckCopied(copied, /*content=*/false);
+      if (!status.ok()) return status;
     }
-    return CheckIndex();
-  }
-
-  absl::Status CheckIndex() const {
-    const std::string name = IndexName();
-    std::error_code error;
-    if (layout_.index_hash.empty()) {
-      return std::filesystem::exists(internal::JoinPath(dir_, name), error)
-                 ? Wrong(name, "a file", "that is there", "none")
-                 : absl::OkStatus();
-    }
-    const absl::StatusOr<std::string> hash =
-        internal::HashFile(internal::JoinPath(dir_, name));
-    if (!hash.ok()) return hash.status();
-    return *hash == layout_.index_hash
-               ? absl::OkStatus()
-               : Wrong(name, "hash", *hash, layout_.index_hash);
-  }
-
-  absl::Status FindPieces(uint32_t number) {
-    const ShardLayout::File& file = layout_.files[number];
-    const std::string path = internal::JoinPath(dir_, file.name);
-    const absl::StatusOr<SafetensorsFile> opened =
-        SafetensorsFile::Open(path, ReadMode::kRead);
-    if (!opened.ok()) return opened.status();
-    const int64_t num_tensors = static_cast<int64_t>(opened->entries().size());
-    const int64_t data_bytes = opened->file_bytes() - opened->data_start();
-    if (num_tensors != file.num_tensors) {
-      return Wrong(file.name, "tensors", absl::StrCat(num_tensors),
-                   absl::StrCat(file.num_tensors));
-    }
-    if (data_bytes != file.data_bytes) {
-      return Wrong(file.name, "data_bytes", absl::StrCat(data_bytes),
-                   absl::StrCat(file.data_bytes));
-    }
-    const absl::StatusOr<std::string> hash =
-        internal::HashFile(path, opened->data_start());
-    if (!hash.ok()) return hash.status();
-    if (*hash != file.hashes.header) {
-      return Wrong(file.name, "header hash", *hash, file.hashes.header);
-    }
-    for (const SafetensorsEntry& entry : opened->entries()) {
-      Place place;
-      place.hash = HashName(entry.name);
-      place.offset = opened->data_start() + entry.begin;
-      place.num_bytes = entry.num_bytes();
-      place.file = number;
-      place.index = static_cast<uint32_t>(&entry - opened->entries().data());
-      places_.push_back(place);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<Place*> PlaceOf(absl::string_view name,
-                                 const PieceGroup& group, int64_t num_bytes) {
-    const uint64_t hash = HashName(name);
-    auto place = std::lower_bound(
-        places_.begin(), places_.end(), hash,
-        [](const Place& a, uint64_t key) { return a.hash < key; });
-    for (; place != places_.end() && place->hash == hash; ++place) {
-      if (layout_.files[place->file].group != group) continue;
-      if (place->num_bytes != num_bytes) {
-        return absl::DataLossError(absl::StrCat(
-            internal::JoinPath(dir_, layout_.files[place->file].name),
-            ": tensor ", internal::Quote(name), " has ", place->num_bytes,
-            " bytes, expected ", num_bytes));
-      }
-      return &*place;
-    }
-    return absl::DataLossError(
-        absl::StrCat(dir_, ": no file of group ", internal::ToString(group),
-                     " holds tensor ", internal::Quote(name)));
+    return folder_.CheckIndex();
   }
 
   // Kept open for the tensors that follow; std::map keeps addresses.
@@ -228,46 +121,14 @@ class Joiner {
     const auto found = open_.find(file);
     if (found != open_.end()) return &found->second;
     absl::StatusOr<internal::ReadableFile> opened =
-        internal::ReadableFile::Open(
-            internal::JoinPath(dir_, layout_.files[file].name));
+        folder_.folder().Open(layout_.files[file].name);
     if (!opened.ok()) return opened.status();
     return &open_.emplace(file, *std::move(opened)).first->second;
   }
 
-  static std::string HeaderName(const ShardLayout::Source& source) {
-    return absl::StrCat(internal::kOriginalDir, "/", source.name, ".header");
-  }
-  static std::string IndexName() {
-    return absl::StrCat(internal::kOriginalDir, "/", internal::kIndexName);
-  }
-
-  absl::StatusOr<Header> ReadHeader(const ShardLayout::Source& source) const {
-    const std::string path = internal::JoinPath(dir_, HeaderName(source));
-    absl::StatusOr<std::string> bytes = internal::ReadWholeFile(
-        path, kMaxSafetensorsHeaderBytes + int64_t{kLengthBytes});
-    if (!bytes.ok()) return bytes.status();
-    const std::string hash = HexOf(ContentHash(*bytes));
-    if (hash != source.header_hash) {
-      return Wrong(HeaderName(source), "hash", hash, source.header_hash);
-    }
-    if (static_cast<int64_t>(bytes->size()) != source.header_bytes) {
-      return Wrong(HeaderName(source), "bytes", absl::StrCat(bytes->size()),
-                   absl::StrCat(source.header_bytes));
-    }
-    absl::StatusOr<SafetensorsHeader> parsed =
-        ParseSafetensorsHeader(absl::string_view(*bytes).substr(kLengthBytes),
-                               source.num_bytes - source.header_bytes);
-    if (!parsed.ok()) {
-      return absl::DataLossError(absl::StrCat(
-          path, ": for a file of ", source.num_bytes, " bytes, as ",
-          internal::kShardsName, " has it: ", parsed.status().message()));
-    }
-    return Header{*std::move(bytes), *std::move(parsed)};
-  }
-
   absl::Status WriteSource(const ShardLayout::Source& source,
                            internal::FolderJob& job) {
-    const absl::StatusOr<Header> header = ReadHeader(source);
+    const absl::StatusOr<Header> header = folder_.ReadHeader(source);
     if (!header.ok()) return header.status();
     const std::vector<SafetensorsEntry>& entries = header->parsed.entries;
     report_.num_tensors += static_cast<int64_t>(entries.size());
@@ -301,24 +162,11 @@ class Joiner {
   }
 
   absl::StatusOr<Pieces> PiecesOf(const SafetensorsEntry& entry) {
-    FamilyTable::Match match;
-    absl::StatusOr<TensorCut> cut =
-        internal::WholeTensor(entry.shape, entry.num_bytes(), {});
-    if (table_.Find(entry.name, entry.dtype, &match)) {
-      cut = internal::CutTensor(table_, match, entry.name, entry.shape,
-                                entry.dtype, layout_.mesh);
-    }
-    if (!cut.ok()) return cut.status();
-    Pieces pieces = {*std::move(cut), {}};
-    for (const internal::TensorPiece& piece : pieces.cut.pieces) {
-      const absl::StatusOr<Place*> place =
-          PlaceOf(entry.name, piece.group, pieces.cut.PieceBytes(piece));
-      if (!place.ok()) return place.status();
-      pieces.places.push_back(*place);
-    }
-    while (hashers_.size() < pieces.places.size()) hashers_.emplace_back();
+    absl::StatusOr<Pieces> pieces = finder_.Find(entry);
+    if (!pieces.ok()) return pieces.status();
+    while (hashers_.size() < pieces->places.size()) hashers_.emplace_back();
     for (ContentHasher& hasher : hashers_) hasher.Reset();
-    report_.num_pieces += static_cast<int64_t>(pieces.places.size());
+    report_.num_pieces += static_cast<int64_t>(pieces->places.size());
     return pieces;
   }
 
@@ -326,7 +174,6 @@ class Joiner {
   void NoteContent(const Pieces& pieces, std::vector<uint64_t>* hashes) {
     for (size_t i = 0; i < pieces.places.size(); ++i) {
       pieces.places[i]->content = hashers_[i].Digest();
-      pieces.places[i]->met = true;
       hashes->push_back(pieces.places[i]->content);
     }
   }
@@ -385,43 +232,22 @@ class Joiner {
     return status;
   }
 
-  // Every file's data were read, and are those that were written.
-  absl::Status CheckContent() {
-    std::sort(places_.begin(), places_.end(),
-              [](const Place& a, const Place& b) {
-                return std::pair(a.file, a.index) < std::pair(b.file, b.index);
-              });
-    auto place = places_.begin();
-    for (uint32_t f = 0; f < layout_.files.size(); ++f) {
-      const ShardLayout::File& file = layout_.files[f];
-      std::vector<uint64_t> hashes;
-      for (; place != places_.end() && place->file == f; ++place) {
-        if (!place->met) {
-          return absl::DataLossError(
-              absl::StrCat(internal::JoinPath(dir_, file.name), ": tensor ",
-                           place->index, " of ", file.num_tensors,
-                           " belongs to no file of the original folder"));
-        }
-        hashes.push_back(place->content);
-      }
-      const std::string hash = internal::HashOfHashes(hashes);
-      if (hash != file.hashes.data) {
-        return Wrong(file.name, "data hash", hash, file.hashes.data);
-      }
-    }
-    return absl::OkStatus();
+  absl::Status Copy(const std::string& from, const std::string& name,
+                    const std::string& hash, internal::FolderJob& job) const {
+    const absl::StatusOr<internal::ReadableFile> file =
+        folder_.folder().Open(from);
+    return file.ok() ? job.Copy(*file, name, hash) : file.status();
   }
 
-  absl::Status CopyOthers(internal::FolderJob& job) {
+  absl::Status CopyOthers(internal::FolderJob& job) const {
     if (!layout_.index_hash.empty()) {
-      absl::Status status = job.Copy(internal::JoinPath(dir_, IndexName()),
-                                     internal::kIndexName, layout_.index_hash);
+      absl::Status status = Copy(internal::OriginalIndexName(),
+                                 internal::kIndexName, layout_.index_hash, job);
       if (!status.ok()) return status;
     }
     for (const ShardLayout::Copied& copied : layout_.copied) {
       if (job.IsThere(copied.name, copied.num_bytes, copied.hash)) continue;
-      absl::Status status = job.Copy(internal::JoinPath(dir_, copied.name),
-                                     copied.name, copied.hash);
+      absl::Status status = Copy(copied.name, copied.name, copied.hash, job);
       if (status.ok()) status = Step();
       if (!status.ok()) return status;
     }
@@ -437,11 +263,10 @@ class Joiner {
                             : absl::OkStatus();
   }
 
-  const std::string dir_;
+  const ShardedFolder& folder_;
   const ShardLayout& layout_;
-  const FamilyTable& table_;
+  PieceFinder finder_;
   const ShardOptions& options_;
-  std::vector<Place> places_;
   std::map<uint32_t, internal::ReadableFile> open_;
   internal::PieceCopier copier_;
   std::deque<ContentHasher> hashers_;  // one for each piece of a tensor
@@ -455,11 +280,12 @@ absl::StatusOr<ShardReport> UnshardCheckpoint(const std::string& dir,
                                               const ShardOptions& options) {
   absl::Status apart = internal::CheckApart(dir, out);
   if (!apart.ok()) return apart;
-  const absl::StatusOr<ShardLayout> layout = internal::ReadLayout(dir);
-  if (!layout.ok()) return layout.status();
-  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(dir);
+  const absl::StatusOr<ShardedFolder> folder =
+      ShardedFolder::Open(Folder::Local(dir));
+  if (!folder.ok()) return folder.status();
+  const absl::StatusOr<FamilyTable> table = FamilyTable::Load(folder->folder());
   if (!table.ok()) return table.status();
-  return Joiner(dir, *layout, *table, options).Run(out);
+  return Joiner(*folder, *table, options).Run(out);
 }
 
 }  // namespace espalier

@@ -6,6 +6,7 @@
 
 #include "espalier/io/family_table.h"
 #include "espalier/io/internal/table_check.h"
+#include "espalier/io/internal/verify_sharded.h"
 #include "espalier/io/tensor_catalog.h"
 #include "espalier/io/units.h"
 
@@ -79,6 +80,11 @@ absl::StatusOr<VerifyReport> VerifyCheckpoint(
     std::shared_ptr<const Folder> folder, const VerifyOptions& options) {
   VerifyReport report;
   report.dir = folder->path();
+  if (internal::IsSharded(*folder)) {
+    absl::Status status = internal::VerifySharded(folder, options, &report);
+    if (!status.ok()) return status;
+    return report;
+  }
   const absl::StatusOr<TensorCatalog> catalog =
       TensorCatalog::Scan(std::move(folder), &report.problems, &report.notes);
   if (!catalog.ok()) return catalog.status();
@@ -107,6 +113,7 @@ JsonValue ToJson(const VerifyReport& report) {
   json.Set("manifest", text_or_null(report.manifest));
   json.Set("written_manifest", text_or_null(report.written_manifest));
   json.Set("read_all", report.read_all);
+  json.Set("sharded", text_or_null(report.sharded));
   json.Set("problems", report.problems.ToJson());
   json.Set("notes", report.notes.ToJson());
   return json;
@@ -121,7 +128,12 @@ std::string ToText(const VerifyReport& report) {
     absl::StrAppend(&text, "family ", report.family, ": ", report.num_matched,
                     " tensors are in its table\n");
   }
-  if (!report.manifest.empty()) {
+  if (!report.sharded.empty()) {
+    absl::StrAppend(&text, "sharded, as ", report.sharded, " says: ",
+                    report.read_all ? "every byte was compared\n"
+                                    : "sizes, headers and pieces were "
+                                      "compared; --full compares every byte\n");
+  } else if (!report.manifest.empty()) {
     absl::StrAppend(&text, "manifest ", report.manifest, ": ",
                     report.read_all ? "every byte was compared\n"
                                     : "sizes and headers were compared; "

@@ -33,11 +33,17 @@ struct VerifyReport {
   std::string manifest;     // that was held against the folder; "" none
   bool read_all = false;    // every byte of the weights was read
   std::string written_manifest;
+  // The espalier-shards.json of a folder that ShardCheckpoint wrote; "" of
+  // another. Tensors and bytes are those of the original then.
+  std::string sharded;
   // By kind: those of TensorCatalog and CheckManifest; wrong_total_size (of
   // the index; not looked at where files are wrong); bad_config; of config
   // against tensors missing_tensor, unexpected_tensor, wrong_shape,
   // wrong_dtype, two_forms (one weight dense and packed).
   ProblemList problems;
+  // Of a sharded folder: bad_layout, bad_config, bad_original and bad_copy
+  // (what unshard needs beside the pieces), bad_file, missing_piece,
+  // unknown_piece, wrong_data (with `full`).
   // Nothing wrong, but worth knowing: also family (no table), beside_table,
   // absent_part (prediction layers, a vision tower), low_precision (stored
   // with fewer bits than the release keeps).
@@ -46,8 +52,10 @@ struct VerifyReport {
   bool ok() const { return problems.empty(); }
 };
 
+// A checkpoint folder, or one that ShardCheckpoint wrote.
 // Fails only where the check itself cannot be made: no folder, no weights, a
-// manifest that was named and cannot be read, an input/output error.
+// manifest that was named and cannot be read, or of a sharded folder, an
+// input/output error.
 absl::StatusOr<VerifyReport> VerifyCheckpoint(const std::string& dir,
                                               const VerifyOptions& options);
 absl::StatusOr<VerifyReport> VerifyCheckpoint(

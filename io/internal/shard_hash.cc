@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "espalier/io/content_hash.h"
-#include "espalier/io/internal/file.h"
 #include "espalier/io/internal/folder_job.h"
-#include "espalier/io/safetensors_reader.h"
 
 namespace espalier::internal {
 
@@ -31,21 +29,25 @@ absl::StatusOr<ShardHashes> HashShardFile(const std::string& path) {
   const absl::StatusOr<SafetensorsFile> file =
       SafetensorsFile::Open(path, ReadMode::kRead);
   if (!file.ok()) return file.status();
-  const absl::StatusOr<std::string> header = HashFile(path, file->data_start());
+  const absl::StatusOr<ReadableFile> bytes = ReadableFile::Open(path);
+  return bytes.ok() ? HashShardFile(*file, *bytes) : bytes.status();
+}
+
+absl::StatusOr<ShardHashes> HashShardFile(const SafetensorsFile& file,
+                                          const ReadableFile& bytes) {
+  const absl::StatusOr<std::string> header = HashFile(bytes, file.data_start());
   if (!header.ok()) return header.status();
-  const absl::StatusOr<ReadableFile> data = ReadableFile::Open(path);
-  if (!data.ok()) return data.status();
   std::vector<uint64_t> hashes;
-  hashes.reserve(file->entries().size());
+  hashes.reserve(file.entries().size());
   std::vector<uint8_t> buffer(static_cast<size_t>(
-      std::min(kWindowBytes, file->file_bytes() - file->data_start())));
+      std::min(kWindowBytes, file.file_bytes() - file.data_start())));
   ContentHasher hasher;
-  for (const SafetensorsEntry& entry : file->entries()) {
+  for (const SafetensorsEntry& entry : file.entries()) {
     hasher.Reset();
     for (int64_t at = entry.begin; at < entry.end; at += kWindowBytes) {
       const absl::Span<uint8_t> window = absl::MakeSpan(buffer).subspan(
           0, static_cast<size_t>(std::min(kWindowBytes, entry.end - at)));
-      absl::Status status = data->ReadAt(file->data_start() + at, window);
+      absl::Status status = bytes.ReadAt(file.data_start() + at, window);
       if (!status.ok()) return status;
       hasher.Update(window);
     }

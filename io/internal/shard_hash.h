@@ -7,6 +7,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
+#include "espalier/io/internal/file.h"
+#include "espalier/io/safetensors_reader.h"
+
 namespace espalier::internal {
 
 // The content of a safetensors file in two hashes (docs/formats/sharded.md).
@@ -24,6 +27,9 @@ std::string HashOfHashes(absl::Span<const uint64_t> hashes);
 
 // Reads the whole file.
 absl::StatusOr<ShardHashes> HashShardFile(const std::string& path);
+// The same of an open file and its bytes.
+absl::StatusOr<ShardHashes> HashShardFile(const SafetensorsFile& file,
+                                          const ReadableFile& bytes);
 
 }  // namespace espalier::internal
 

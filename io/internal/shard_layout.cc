@@ -6,7 +6,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-#include "espalier/io/internal/file.h"
 #include "espalier/io/internal/folder_job.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/json_object.h"
@@ -181,8 +180,12 @@ absl::StatusOr<std::string> WriteLayout(const ShardLayout& layout) {
 }
 
 absl::StatusOr<ShardLayout> ReadLayout(const std::string& dir) {
-  const std::string path = JoinPath(dir, kShardsName);
-  absl::StatusOr<JsonValue> value = ReadJsonFile(path, kMaxBytes);
+  return ReadLayout(*Folder::Local(dir));
+}
+
+absl::StatusOr<ShardLayout> ReadLayout(const Folder& folder) {
+  const std::string path = folder.PathOf(kShardsName);
+  absl::StatusOr<JsonValue> value = folder.ReadJson(kShardsName, kMaxBytes);
   if (!value.ok()) return value.status();
   const absl::StatusOr<JsonObject> json =
       JsonObject::From(*std::move(value), path);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "espalier/io/folder.h"
 #include "espalier/io/internal/shard_hash.h"
 #include "espalier/io/internal/tensor_cut.h"
 #include "espalier/io/shard.h"
@@ -51,6 +52,7 @@ absl::StatusOr<std::string> WriteLayout(const ShardLayout& layout);
 // Fails: NOT_FOUND, INVALID_ARGUMENT naming the key. Whether the folder's files
 // are as it says is not looked at.
 absl::StatusOr<ShardLayout> ReadLayout(const std::string& dir);
+absl::StatusOr<ShardLayout> ReadLayout(const Folder& folder);
 
 }  // namespace espalier::internal
 

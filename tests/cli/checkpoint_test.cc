@@ -100,11 +100,20 @@ TEST_F(CheckpointCommandTest, ShardAndBack) {
       test::EspalierJson({"unshard", out, "--out", dir_.Path("back")});
   EXPECT_EQ(IntOf(back, "tensors"), num_tensors_);
   EXPECT_EQ(Contents(model_), Contents(dir_.Path("back")));
+  EXPECT_EQ(IntOf(test::EspalierJson({"verify", out, "--full"}), "tensors"),
+            num_tensors_);
+  // What needs a whole checkpoint says what this is.
+  const test::CommandResult inspect = test::Espalier({"inspect", out});
+  EXPECT_EQ(inspect.exit_code, 3);
+  EXPECT_THAT(inspect.err, HasSubstr("espalier unshard"));
   // One bit.
   const std::string shard = "pp00-tp01of02-00001-of-00001.safetensors";
   std::string bytes = test::ReadFile(absl::StrCat(out, "/", shard));
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   dir_.Write("sharded/" + shard, bytes);
+  const test::CommandResult found = test::Espalier({"verify", out, "--full"});
+  EXPECT_EQ(found.exit_code, 3);
+  EXPECT_THAT(found.out, AllOf(HasSubstr(shard), HasSubstr("wrong_data")));
   const test::CommandResult bad =
       test::Espalier({"unshard", out, "--out", dir_.Path("bad")});
   EXPECT_EQ(bad.exit_code, 3);
