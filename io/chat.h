@@ -43,6 +43,11 @@ struct ChatOptions {
   std::optional<int64_t> now_seconds;
 };
 
+// OUT_OF_RANGE, naming it, for one of content_tokens that is no added token of
+// the tokenizer, or is special.
+absl::Status CheckContentTokens(const ChatOptions& options,
+                                const Tokenizer& tokenizer);
+
 struct EncodedChat {
   std::string text;          // as rendered; an appended stop token is not in it
   std::vector<int32_t> ids;  // [T]

@@ -11,6 +11,7 @@
 #include "espalier/io/internal/added_tokens.h"
 #include "espalier/io/internal/chat_template.h"
 #include "espalier/io/internal/file.h"
+#include "espalier/io/internal/text.h"
 
 namespace espalier {
 
@@ -158,7 +159,8 @@ absl::StatusOr<std::unique_ptr<ChatEncoder>> LoadTemplates(
     return absl::NotFoundError(absl::StrCat(
         dir,
         ": has no chat_template.jinja, and its tokenizer_config.json no "
-        "chat_template"));
+        "chat_template; put the model's template there, or give prompts and "
+        "completions in place of chats"));
   }
   const auto stops = StopsOf(dir);
   if (!stops.ok()) return stops.status();
@@ -197,6 +199,31 @@ absl::StatusOr<std::unique_ptr<ChatEncoder>> LoadKimiK3(
 }
 
 }  // namespace
+
+absl::Status CheckContentTokens(const ChatOptions& options,
+                                const Tokenizer& tokenizer) {
+  constexpr size_t kMaxNamed = 8;
+  const std::vector<AddedToken> added = tokenizer.added_tokens();
+  for (const std::string& name : options.content_tokens) {
+    std::vector<std::string> known;
+    bool is_special = false, is_known = false;
+    for (const AddedToken& token : added) {
+      if (token.content == name) (token.special ? is_special : is_known) = true;
+      if (!token.special) known.push_back(internal::Quote(token.content));
+    }
+    if (is_known) continue;
+    const bool more = known.size() > kMaxNamed;
+    if (more) known.resize(kMaxNamed);
+    return absl::OutOfRangeError(absl::StrCat(
+        "content token ", internal::Quote(name),
+        is_special ? " is a special token" : " is no token that was added to",
+        is_special ? "" : " the tokenizer", ", expected ",
+        known.empty() ? "none: all of those are special"
+                      : absl::StrCat("one of ", absl::StrJoin(known, ", ")),
+        more ? ", ..." : ""));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<ChatEncoder>> LoadChatEncoder(
     const std::string& dir, const Tokenizer& tokenizer, ChatFormat format) {

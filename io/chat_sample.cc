@@ -27,7 +27,7 @@ class ChatSampleEncoder final : public SampleEncoder {
 
   absl::StatusOr<EncodedSample> Encode(const Example& example) const override {
     if (example.kind != Example::Kind::kChat) return plain_->Encode(example);
-    if (!chat_.ok()) return chat_.status();
+    if (!chat_.ok()) return absl::NotFoundError(chat_.status().message());
     Chat chat;
     chat.messages = example.messages;
     chat.tools = example.tools;

@@ -11,7 +11,8 @@
 namespace espalier {
 
 // Chat examples as `chat` lays them out, all others as `plain` does. Where
-// there is no layout, chat examples fail with its status. Control tokens have
+// there is no layout, chat examples fail NOT_FOUND with its message, whatever
+// its code: no record is at fault. Control tokens have
 // the role kControl, other tokens that of their message. `tokenizer` outlives
 // the encoder.
 std::unique_ptr<SampleEncoder> MakeChatSampleEncoder(

@@ -82,6 +82,20 @@ absl::StatusOr<std::unique_ptr<SampleSource>> CheckTokens(
   return source;
 }
 
+// What keeps more than one record from being read, chats without a layout say,
+// at once: the first record that is not bad shows it.
+absl::StatusOr<std::unique_ptr<SampleSource>> CheckRecords(
+    absl::StatusOr<std::unique_ptr<SampleSource>> source) {
+  constexpr int64_t kMaxBad = 100;
+  for (int64_t i = 0; source.ok() && i < (*source)->size() && i < kMaxBad;
+       ++i) {
+    const absl::Status status = (*source)->Get(i).status();
+    if (status.ok()) break;
+    if (!absl::IsInvalidArgument(status)) return status;
+  }
+  return source;
+}
+
 absl::Status NoData(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(
       path,
@@ -100,8 +114,8 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenRemoteSource(
   const auto names = folder->List(/*deep=*/true);
   if (!names.ok()) return names.status();
   if (names->size() != 1) return NoData(path);
-  return OpenRecordSource(*folder, names->front(), config.records,
-                          *set.encoder);
+  return CheckRecords(
+      OpenRecordSource(*folder, names->front(), config.records, *set.encoder));
 }
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
@@ -113,7 +127,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
   if (!IsTokenFolder(path)) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) return NoData(path);
-    return OpenRecordSource(path, config.records, *set.encoder);
+    return CheckRecords(OpenRecordSource(path, config.records, *set.encoder));
   }
   TokenFolderInfo info;
   auto source = OpenTokenFolder(path, &info);
@@ -136,6 +150,8 @@ absl::StatusOr<DataSet> OpenDataSet(const std::string& tokenizer_dir,
   auto tokenizer = LoadTokenizer(tokenizer_dir);
   if (!tokenizer.ok()) return tokenizer.status();
   set.tokenizer = *std::move(tokenizer);
+  absl::Status known = CheckContentTokens(config.chat, *set.tokenizer);
+  if (!known.ok()) return known;
   auto fingerprint = Fingerprint(tokenizer_dir);
   if (!fingerprint.ok()) return fingerprint.status();
   set.tokenizer_fingerprint = *std::move(fingerprint);

@@ -47,7 +47,10 @@ struct DataSet {
 
 // Opens all of it with the tokenizer of a model folder. Fails NOT_FOUND and
 // INVALID_ARGUMENT, naming the path; FAILED_PRECONDITION for a token folder
-// that another tokenizer made.
+// that another tokenizer made; OUT_OF_RANGE for chat.content_tokens that the
+// tokenizer lacks. What no record is at fault for, such as chats without a
+// layout (NOT_FOUND), fails here where the first record of a file shows it, and
+// else where one is read that does.
 absl::StatusOr<DataSet> OpenDataSet(const std::string& tokenizer_dir,
                                     const DataSetConfig& config);
 

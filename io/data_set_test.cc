@@ -165,6 +165,68 @@ TEST_F(DataSetTest, TokensThatTheModelLacksAreBadRecords) {
   EXPECT_TRUE(wider->groups[0].sources[0]->Get(1).ok());
 }
 
+// No record's fault: a run would end at it, whatever is skipped.
+TEST_F(DataSetTest, ChatsWithoutALayoutFailBeforeAnythingIsRead) {
+  const std::string chat =
+      "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+      "{\"role\":\"assistant\",\"content\":\"b\"}]}\n";
+  const auto open = [&](const std::string& bytes) {
+    DataSetConfig config;
+    config.paths = {dir_.Write("a.txt", "abc"), dir_.Write("b.jsonl", bytes)};
+    return OpenDataSet(dir_.path(), config).status();
+  };
+  const absl::Status none = open("{\"text\":1}\n" + chat);
+  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(
+      std::string(none.message()),
+      AllOf(HasSubstr("b.jsonl:2: "), HasSubstr("has no chat_template.jinja"),
+            HasSubstr("; put the model's template there, or give prompts and "
+                      "completions in place of chats")));
+  dir_.Write("chat_template.jinja", "\n{% broken %}");
+  const absl::Status broken = open(chat);
+  EXPECT_EQ(broken.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(broken.message()),
+              AllOf(HasSubstr("b.jsonl:1: "),
+                    HasSubstr("chat_template.jinja: line 2: ")));
+  // The first record tells; others end what reads them.
+  const std::string text = "{\"text\":\"ab\"}\n";
+  EXPECT_TRUE(open(text).ok());
+  DataSetConfig config;
+  config.paths = {dir_.Write("c.jsonl", text + chat)};
+  const auto mixed = OpenDataSet(dir_.path(), config);
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  EXPECT_EQ(InspectData(mixed->groups, {}).status().code(),
+            absl::StatusCode::kNotFound);
+  dir_.Write("chat_template.jinja",
+             "{% for m in messages %}{{ m.content }}</s>{% endfor %}");
+  EXPECT_TRUE(open(chat).ok());
+}
+
+TEST_F(DataSetTest, ContentTokensAreTokens) {
+  DataSetConfig config;
+  config.paths = {dir_.Write("a.txt", "abc")};
+  config.chat.content_tokens = {"<think>"};
+  const absl::Status none = OpenDataSet(dir_.path(), config).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(
+      std::string(none.message()),
+      HasSubstr("content token \"<think>\" is no token that was added to "
+                "the tokenizer, expected none: all of those are "
+                "special"));
+  std::string tokenizer = test::LetterTokenizer('e');
+  const size_t special = tokenizer.find("\"special\":true");
+  dir_.Write("tokenizer.json",
+             tokenizer.replace(special, 14, "\"special\":false"));
+  EXPECT_THAT(Error(config), HasSubstr("expected one of \"<s>\""));
+  config.chat.content_tokens = {"<s>", "</s>"};
+  EXPECT_THAT(Error(config),
+              HasSubstr("\"</s>\" is a special token, expected"));
+  config.chat.content_tokens = {"<s>", "a"};
+  EXPECT_THAT(Error(config), HasSubstr("\"a\" is no token that was added"));
+  config.chat.content_tokens = {"<s>"};
+  EXPECT_EQ(Error(config), "");
+}
+
 TEST_F(DataSetTest, InspectionCountsAndShows) {
   DataSetConfig config;
   config.paths = {dir_.Write(

@@ -137,6 +137,8 @@ absl::Status Render(RenderFlags& flags) {
   options.add_generation_prompt = flags.prompt;
   const auto tokenizer = LoadTokenizer(flags.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
+  absl::Status known = CheckContentTokens(options, **tokenizer);
+  if (!known.ok()) return known;
   PlainEncoderOptions plain;
   plain.train_prompt = options.loss == ChatLoss::kAll;
   const Encoders encoders = {

@@ -221,6 +221,39 @@ TEST_F(FirstRunTest, DataInspectAndPack) {
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("bad")));
 }
 
+// Settings, not records, are at fault: nothing is read, whatever is skipped.
+TEST_F(FirstRunTest, ChatsWithoutALayoutAndUnknownContentTokensAreRefused) {
+  const std::string chats =
+      dir_.Write("real.jsonl",
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"one\"},"
+                 "{\"role\":\"assistant\",\"content\":\"tale\"}]}\n");
+  const std::string model = Model(), new_name = dir_.Path("new");
+  const std::vector<Arguments> commands = {
+      {"data", "inspect", "--tokenizer", model},
+      {"data", "pack", "--tokenizer", model, "--output", new_name},
+      {"finetune", "--model", model, "--output", new_name}};
+  for (Arguments words : commands) {
+    words.insert(words.end(), {"--skip-bad-records", "--data", chats});
+    const test::CommandResult none = test::Espalier(words);
+    EXPECT_EQ(none.exit_code, 3) << words[0];
+    EXPECT_EQ(none.out, "");
+    EXPECT_THAT(none.err, AllOf(HasSubstr("real.jsonl:1: "),
+                                HasSubstr("has no chat_template.jinja"),
+                                HasSubstr("put the model's template there")));
+    words.back() = Chats();
+    words.insert(words.end(), {"--content-token", "<thunk>"});
+    const test::CommandResult unknown = test::Espalier(words);
+    EXPECT_EQ(unknown.exit_code, 2) << words[0];
+    EXPECT_EQ(unknown.out, "");
+    EXPECT_THAT(unknown.err, HasSubstr("content token \"<thunk>\" is no "));
+  }
+  const test::CommandResult unknown =
+      test::Espalier({"render", "--tokenizer", model, "--data", Chats(),
+                      "--content-token", "<thunk>"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("content token \"<thunk>\" is no "));
+}
+
 TEST_F(FirstRunTest, DataInspectFindsIdsThatTheModelHasNoRowFor) {
   const std::string folder = dir_.Path("tokenizer");
   std::filesystem::copy(Model(), folder);
