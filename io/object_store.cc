@@ -1,18 +1,18 @@
 #include "espalier/io/object_store.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
-#include "absl/strings/escaping.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "espalier/io/folder.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/http_client.h"
+#include "espalier/io/internal/object_check.h"
 #include "espalier/io/internal/object_listing.h"
 
 namespace espalier {
@@ -28,34 +28,28 @@ constexpr char kEmptyPayload[] =
 using internal::HttpRequest;
 using internal::PercentEncode;
 
-// Hashes a file front to back.
-absl::StatusOr<std::string> FileDigest(const std::string& path,
-                                       const EVP_MD* algorithm) {
+std::string HeaderOf(const HttpRequest& request, const char* name) {
+  const auto at = request.response_headers.find(name);
+  return at == request.response_headers.end() ? "" : at->second;
+}
+
+constexpr int64_t kCheckBytes = 1 << 20;  // a file is hashed by so many
+
+// Whether the file was compared.
+absl::StatusOr<bool> CheckFile(const std::string& path,
+                               const ObjectChecksum& checksum) {
   const auto file = internal::ReadableFile::Open(path);
   if (!file.ok()) return file.status();
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(
-      EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  if (context == nullptr ||
-      EVP_DigestInit_ex(context.get(), algorithm, nullptr) != 1) {
-    return absl::UnavailableError("no such hash in libcrypto");
+  internal::ObjectCheck check(checksum, file->size(), kCheckBytes);
+  std::vector<uint8_t> buffer(kCheckBytes);
+  for (int64_t at = 0; at < file->size(); at += kCheckBytes) {
+    const auto part = absl::MakeSpan(buffer).subspan(
+        0, static_cast<size_t>(std::min(file->size() - at, kCheckBytes)));
+    absl::Status status = file->ReadAt(at, part);
+    if (status.ok()) status = check.Take(at / kCheckBytes, part);
+    if (!status.ok()) return status;
   }
-  std::vector<uint8_t> buffer(1 << 20);
-  for (int64_t at = 0; at < file->size();) {
-    const auto count = std::min<int64_t>(file->size() - at,
-                                         static_cast<int64_t>(buffer.size()));
-    const auto part =
-        absl::MakeSpan(buffer).subspan(0, static_cast<size_t>(count));
-    absl::Status read = file->ReadAt(at, part);
-    if (!read.ok()) return read;
-    EVP_DigestUpdate(context.get(), part.data(), part.size());
-    at += count;
-  }
-  std::string digest(EVP_MAX_MD_SIZE, '\0');
-  unsigned size = 0;
-  EVP_DigestFinal_ex(context.get(), reinterpret_cast<uint8_t*>(digest.data()),
-                     &size);
-  digest.resize(size);
-  return digest;
+  return check.compared();
 }
 
 }  // namespace
@@ -132,8 +126,11 @@ class ObjectStore::Impl {
     return std::move(requests[0]);
   }
 
-  absl::Status CheckDigest(const std::string& bucket, const ObjectInfo& object,
-                           const std::string& path);
+  // Of an object that was uploaded in `num_parts` parts; 0 where they are not
+  // of one size or the store does not tell.
+  absl::StatusOr<int64_t> PartBytes(const std::string& bucket,
+                                    const ObjectInfo& object,
+                                    int64_t num_parts);
 
   const ObjectStoreConfig config;
   std::string endpoint;
@@ -222,14 +219,10 @@ absl::StatusOr<ObjectInfo> ObjectStore::Head(const std::string& bucket,
   request.head = true;
   const auto answer = impl_->Run(std::move(request));
   if (!answer.ok()) return answer.status();
-  const auto header = [&](const char* name) {
-    const auto at = answer->response_headers.find(name);
-    return at == answer->response_headers.end() ? std::string() : at->second;
-  };
-  const auto size =
-      internal::ParseObjectSize(header("content-length"), answer->url);
+  const auto size = internal::ParseObjectSize(
+      HeaderOf(*answer, "content-length"), answer->url);
   if (!size.ok()) return size.status();
-  return ObjectInfo{key, *size, header("etag")};
+  return ObjectInfo{key, *size, HeaderOf(*answer, "etag")};
 }
 
 absl::StatusOr<std::string> ObjectStore::Read(const std::string& bucket,
@@ -267,41 +260,61 @@ absl::Status ObjectStore::ReadInto(const std::string& bucket,
   return absl::OkStatus();
 }
 
-absl::Status ObjectStore::Impl::CheckDigest(const std::string& bucket,
-                                            const ObjectInfo& object,
-                                            const std::string& path) {
-  HttpRequest request = Request(bucket, object.key);
+absl::StatusOr<ObjectChecksum> ObjectStore::Checksum(const std::string& bucket,
+                                                     const ObjectInfo& object) {
+  HttpRequest request = impl_->Request(bucket, object.key);
   request.head = true;
   request.headers.push_back("x-amz-checksum-mode: ENABLED");
-  const auto answer = Run(std::move(request));
-  if (!answer.ok()) return answer.status();
-  const auto& headers = answer->response_headers;
-  const auto sha256 = headers.find("x-amz-checksum-sha256");
-  const auto encryption = headers.find("x-amz-server-side-encryption");
-  std::string expected, got;
-  // Checksums and ETags of objects uploaded in parts end in "-<parts>" and are
-  // hashes of hashes; an ETag under KMS keys is no MD5.
-  if (sha256 != headers.end() && !absl::StrContains(sha256->second, '-')) {
-    const auto digest = FileDigest(path, EVP_sha256());
-    if (!digest.ok()) return digest.status();
-    expected = sha256->second;
-    got = absl::Base64Escape(*digest);
-  } else if (object.etag.size() == 34 &&
-             (encryption == headers.end() || encryption->second == "AES256")) {
-    const auto digest = FileDigest(path, EVP_md5());
-    if (!digest.ok()) return digest.status();
-    expected = object.etag.substr(1, 32);
-    got = absl::BytesToHexString(*digest);
+  if (!object.etag.empty()) {
+    request.headers.push_back(absl::StrCat("If-Match: ", object.etag));
   }
-  if (expected == got) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat("s3://", bucket, "/", object.key,
-                                          ": the checksum is ", got,
-                                          ", expected ", expected));
+  const auto answer = impl_->Run(std::move(request));
+  if (!answer.ok()) return answer.status();
+  internal::ToldChecksum told =
+      internal::ChecksumFromHeaders(bucket, answer->response_headers);
+  if (told.num_parts == 0) return told.checksum;
+  const auto part_bytes = impl_->PartBytes(bucket, object, told.num_parts);
+  if (!part_bytes.ok()) return part_bytes.status();
+  if (*part_bytes == 0) return ObjectChecksum();
+  told.checksum.part_bytes = *part_bytes;
+  return told.checksum;
+}
+
+absl::StatusOr<int64_t> ObjectStore::Impl::PartBytes(const std::string& bucket,
+                                                     const ObjectInfo& object,
+                                                     int64_t num_parts) {
+  std::vector<HttpRequest> requests;
+  for (const int64_t part :
+       std::set<int64_t>{1, std::min<int64_t>(2, num_parts), num_parts}) {
+    HttpRequest& request = requests.emplace_back(Request(bucket, object.key));
+    request.head = true;
+    absl::StrAppend(&request.url, "?partNumber=", part);
+    request.headers.push_back(absl::StrCat("If-Match: ", object.etag));
+  }
+  // A store that knows no parts says so in its own way.
+  const absl::Status status = http.Run(requests);
+  if (IsTransportError(status)) return status;
+  if (!status.ok()) return 0;
+  std::vector<int64_t> sizes;
+  for (const HttpRequest& request : requests) {
+    const auto size = internal::ParseObjectSize(
+        HeaderOf(request, "content-length"), request.url);
+    if (!size.ok()) return size.status();
+    sizes.push_back(*size);
+  }
+  // All of the size of the first, but for the last: so do all tools upload that
+  // do not join other objects.
+  const int64_t first = sizes.front();
+  const bool even = first > 0 && (num_parts - 1 <= (object.size - 1) / first) &&
+                    sizes.back() == object.size - first * (num_parts - 1) &&
+                    sizes.back() <= first &&
+                    (num_parts <= 2 || sizes[1] == first);
+  return even ? first : 0;
 }
 
 absl::Status ObjectStore::Fetch(const std::string& bucket,
                                 const ObjectInfo& object,
-                                const std::string& path) {
+                                const std::string& path, bool* compared) {
   auto file = AtomicFile::Create(path, object.size);
   if (!file.ok()) return file.status();
   std::vector<HttpRequest> parts;
@@ -312,10 +325,17 @@ absl::Status ObjectStore::Fetch(const std::string& bucket,
     parts.back().file_offset = at;
   }
   absl::Status status = impl_->http.Run(parts);
-  if (status.ok()) {
-    status = impl_->CheckDigest(bucket, object, file->temporary_path());
+  if (!status.ok()) return status;
+  const auto checksum = Checksum(bucket, object);
+  if (!checksum.ok()) return checksum.status();
+  const auto checked = CheckFile(file->temporary_path(), *checksum);
+  if (!checked.ok()) {
+    return absl::Status(checked.status().code(),
+                        absl::StrCat("s3://", bucket, "/", object.key, ": ",
+                                     checked.status().message()));
   }
-  return status.ok() ? file->Commit() : status;
+  if (compared != nullptr) *compared = *checked;
+  return file->Commit();
 }
 
 }  // namespace espalier

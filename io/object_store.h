@@ -47,6 +47,16 @@ struct ObjectInfo {
   std::string etag;  // changes with the content, quotes included
 };
 
+// What a store knows of the bytes of an object.
+struct ObjectChecksum {
+  enum class Kind { kNone, kMd5, kSha1, kSha256, kCrc32, kCrc32c, kCrc64Nvme };
+  Kind kind = Kind::kNone;
+  std::string value;  // bytes; a CRC's most significant first
+  // Above 0: `value` is the checksum of the checksums, one behind the other, of
+  // parts of so many bytes, of which the last may be shorter.
+  int64_t part_bytes = 0;
+};
+
 // Reads objects over HTTP with signature version 4. Requests that fail for a
 // passing reason (no connection, 429, 5xx, a body that ends early) are tried
 // again after a growing pause; those refused for good are not. Thread-
@@ -66,23 +76,28 @@ class ObjectStore {
   // NOT_FOUND when there is none.
   absl::StatusOr<ObjectInfo> Head(const std::string& bucket,
                                   const std::string& key);
+  // Of the version that `object` names; kNone where the store tells none: an
+  // object that was encrypted with a key of its own, or uploaded in parts of
+  // unequal size without a checksum of the whole. Fails as Fetch does.
+  absl::StatusOr<ObjectChecksum> Checksum(const std::string& bucket,
+                                          const ObjectInfo& object);
   // Reads bytes [offset, offset + count).
   absl::StatusOr<std::string> Read(const std::string& bucket,
                                    const ObjectInfo& object, int64_t offset,
                                    int64_t count);
   // Fills `bytes` from `offset` on, in parts read in parallel, with the checks
-  // of Fetch but for the checksum, which is of whole objects.
+  // of Fetch but for the checksum, which is of whole objects (io/
+  // object_folder.h compares it when all of an object has been read).
   absl::Status ReadInto(const std::string& bucket, const ObjectInfo& object,
                         int64_t offset, absl::Span<uint8_t> bytes);
   // Writes the whole object to a file, in parts read in parallel; the file
-  // appears whole. Every
-  // part must be of the version that `object` names. The file is compared with
-  // the store's MD5 or SHA-256 where it has one. Fails, besides what the system
-  // says: NOT_FOUND, PERMISSION_DENIED (with the store's own words), ABORTED
-  // when the object changed, UNAVAILABLE after max_attempts, DATA_LOSS on a
-  // wrong checksum.
+  // appears whole. Every part must be of the version that `object` names. The
+  // file is compared with Checksum; *compared, where it is given, says whether
+  // there was one. Fails, besides what the system says: NOT_FOUND,
+  // PERMISSION_DENIED (with the store's own words), ABORTED when the object
+  // changed, UNAVAILABLE after max_attempts, DATA_LOSS on a wrong checksum.
   absl::Status Fetch(const std::string& bucket, const ObjectInfo& object,
-                     const std::string& path);
+                     const std::string& path, bool* compared = nullptr);
 
   // Requests sent, and those among them that were repeated.
   int64_t num_requests() const;

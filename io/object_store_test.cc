@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "espalier/io/internal/digest.h"
 #include "espalier/io/internal/http_client.h"
 #include "espalier/io/internal/test_object_server.h"
 #include "espalier/io/internal/test_util.h"
@@ -261,6 +263,52 @@ TEST_F(ObjectStoreTest, ChecksumsAreCompared) {
       with_sha256("aU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek=");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("checksum"));
+}
+
+TEST_F(ObjectStoreTest, ChecksumsOfPartsAreCompared) {
+  // MD5 of the MD5s of 400, 400 and 200 bytes.
+  using Kind = ObjectChecksum::Kind;
+  const std::string bytes = Bytes(1000);
+  std::string digests;
+  for (const size_t at : {0, 400, 800}) {
+    digests += internal::DigestOf(Kind::kMd5, bytes.substr(at, 400));
+  }
+  const std::string etag = absl::StrCat(
+      "\"", absl::BytesToHexString(internal::DigestOf(Kind::kMd5, digests)),
+      "-3\"");
+  const auto fetch = [&](const std::string& stored,
+                         const std::vector<int64_t>& part_bytes,
+                         bool* compared) {
+    server_.Put("k", stored, etag);
+    server_.SetPartBytes("k", part_bytes);
+    std::filesystem::remove(dir_.Path("f"));
+    return Store()->Fetch("bucket", {"k", 1000, etag}, dir_.Path("f"),
+                          compared);
+  };
+  std::string wrong = bytes;
+  wrong[700] = static_cast<char>(wrong[700] ^ 1);
+  bool compared = false;
+  EXPECT_EQ(fetch(bytes, {400, 400, 200}, &compared), absl::OkStatus());
+  EXPECT_TRUE(compared);
+  const absl::Status status = fetch(wrong, {400, 400, 200}, &compared);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("s3://bucket/k: "), HasSubstr("checksum")));
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("f")));
+  // Of parts of other sizes nothing is known, and of those a store does not
+  // tell.
+  for (const std::vector<int64_t>& parts : std::vector<std::vector<int64_t>>{
+           {400, 300, 300}, {300, 300, 400}, {200, 400, 400}, {1000}, {}}) {
+    compared = true;
+    EXPECT_EQ(fetch(bytes, parts, &compared), absl::OkStatus());
+    EXPECT_FALSE(compared);
+  }
+  server_.SetFault([](const Request& request, Response* response) {
+    response->code = 501;
+    return absl::StrContains(request.target, "partNumber");
+  });
+  EXPECT_EQ(fetch(bytes, {}, &compared), absl::OkStatus());
+  EXPECT_FALSE(compared);
 }
 
 TEST(ObjectStoreConfigTest, Refusals) {

@@ -104,6 +104,11 @@ bool MayPass(CURLcode result) {
   }
 }
 
+// 501: the store will not know tomorrow what it does not know today.
+bool MayPass(int64_t code) {
+  return code == 408 || code == 429 || (code >= 500 && code != 501);
+}
+
 // The text of <name> in a store's error document.
 std::string ElementText(const std::string& body, const std::string& name) {
   const size_t open = body.find("<" + name + ">");
@@ -132,9 +137,8 @@ absl::Status HttpError(const HttpRequest& request) {
     case 416:
       return absl::OutOfRangeError(message);
     default:
-      return request.code == 429 || request.code >= 500
-                 ? absl::UnavailableError(message)
-                 : absl::InvalidArgumentError(message);
+      return MayPass(request.code) ? absl::UnavailableError(message)
+                                   : absl::InvalidArgumentError(message);
   }
 }
 
@@ -154,7 +158,7 @@ absl::Status Outcome(const Transfer& transfer, CURLcode result, bool* retry) {
         transfer.error[0] != 0 ? transfer.error : curl_easy_strerror(result)));
   }
   if (!Succeeded(request.code)) {
-    *retry = request.code == 429 || request.code >= 500 || request.code == 408;
+    *retry = MayPass(request.code);
     return HttpError(request);
   }
   if (!request.head && request.expected_bytes >= 0 &&

@@ -55,13 +55,18 @@ class ObjectServer {
   // An empty ETag stands for the one of SetETag.
   void Put(const std::string& key, std::string body, std::string etag = "") {
     const std::lock_guard<std::mutex> lock(mutex_);
-    objects_[key] = {std::move(body), std::move(etag), {}};
+    objects_[key] = {std::move(body), std::move(etag), {}, {}};
   }
   // Headers that are told where x-amz-checksum-mode asks for them.
   void SetChecksums(const std::string& key,
                     std::map<std::string, std::string> headers) {
     const std::lock_guard<std::mutex> lock(mutex_);
     objects_[key].checksums = std::move(headers);
+  }
+  // HEAD with ?partNumber tells of parts of so many bytes from then on.
+  void SetPartBytes(const std::string& key, std::vector<int64_t> part_bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    objects_[key].part_bytes = std::move(part_bytes);
   }
   // All files below `dir`, by their names.
   void PutFolder(const std::string& dir) {
@@ -100,6 +105,7 @@ class ObjectServer {
     std::string body;
     std::string etag;
     std::map<std::string, std::string> checksums;
+    std::vector<int64_t> part_bytes;
   };
 
   Response Answer(const Request& request) {
@@ -137,8 +143,10 @@ class ObjectServer {
 
   Response Get(const Request& request) const {
     Response response;
-    const auto found = objects_.find(
-        PercentDecode(request.target.substr(sizeof("/bucket/") - 1)));
+    const std::string path = request.target.substr(
+        0, std::min(request.target.find('?'), request.target.size()));
+    const auto found =
+        objects_.find(PercentDecode(path.substr(sizeof("/bucket/") - 1)));
     if (found == objects_.end()) {
       response.code = 404;
       response.body =
@@ -156,6 +164,14 @@ class ObjectServer {
     }
     response.headers["ETag"] = ETagOf(object);
     response.body = object.body;
+    size_t part = 0;
+    if (std::sscanf(request.target.c_str() + path.size(), "?partNumber=%zu",
+                    &part) == 1 &&
+        part <= object.part_bytes.size()) {
+      response.code = 206;
+      response.content_length = object.part_bytes[part - 1];
+      return response;
+    }
     int64_t first = 0, last = 0;
     const auto range = request.headers.find("range");
     if (range != request.headers.end() &&
