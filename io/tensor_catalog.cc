@@ -325,6 +325,8 @@ SafetensorsEntry TensorCatalog::EntryOf(const Tensor& tensor) const {
           tensor.begin + tensor.num_bytes};
 }
 
+MappedFiles TensorCatalog::Mapped() const { return maps_->Mapped(); }
+
 std::string TensorCatalog::PathOf(const File& file) const {
   return folder_->PathOf(file.name);
 }

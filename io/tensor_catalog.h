@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+#include "espalier/io/mapped_files.h"
 #include "espalier/io/problem_list.h"
 #include "espalier/io/safetensors_reader.h"
 
@@ -85,6 +86,8 @@ class TensorCatalog {
   // Null when there is none.
   const Tensor* Find(absl::string_view name) const;
   std::string PathOf(const File& file) const;
+  // The files that are mapped now.
+  MappedFiles Mapped() const;
   int64_t total_bytes() const { return total_bytes_; }
   // Of the tensors that the index maps, and what its metadata.total_size says
   // of them ("" nothing): often wrong, so nothing relies on it.

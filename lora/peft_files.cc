@@ -100,6 +100,17 @@ absl::StatusOr<SaveReport> SaveAdapter(CausalLm& model, const Options& options,
   return report;
 }
 
+int64_t SavedBytes(CausalLm& model) {
+  constexpr int64_t kConfigBytes = 8192;
+  constexpr int64_t kEntryBytes = 128;  // of a header, beside the name
+  int64_t bytes = kConfigBytes;
+  for (const Parameter* parameter : AdapterParameters(model)) {
+    bytes += parameter->variable().value().num_bytes() + kEntryBytes +
+             static_cast<int64_t>(kPrefix.size() + parameter->name().size());
+  }
+  return bytes;
+}
+
 absl::Status LoadAdapterValues(CausalLm& model, const std::string& dir) {
   const std::string path = absl::StrCat(dir, "/", kWeightsFile);
   const auto file = SafetensorsFile::Open(path);

@@ -24,6 +24,10 @@ absl::StatusOr<SaveReport> SaveAdapter(CausalLm& model, const Options& options,
                                        const std::string& base_model,
                                        const std::string& dir);
 
+// What SaveAdapter would write, for a look at the disk before training: all
+// tensors exactly, headers and configuration rounded up.
+int64_t SavedBytes(CausalLm& model);
+
 // Gives the attached adapters the values of such a folder. Strict both ways:
 // fails on a missing, an unknown or a differently shaped tensor.
 absl::Status LoadAdapterValues(CausalLm& model, const std::string& dir);

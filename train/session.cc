@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -12,9 +13,10 @@
 
 #include "espalier/autograd/backward.h"
 #include "espalier/autograd/mode.h"
-#include "espalier/io/atomic_directory.h"
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/io/json_object.h"
+#include "espalier/io/mapped_files.h"
+#include "espalier/io/output_place.h"
 #include "espalier/lora/attach.h"
 #include "espalier/lora/peft_files.h"
 #include "espalier/model/load.h"
@@ -45,6 +47,11 @@ absl::Status CheckFree(std::string path) {
   return absl::AlreadyExistsError(
       absl::StrCat("output_dir: ", path,
                    " is there already, expected the name of a new folder"));
+}
+
+absl::Status OfOutputDir(const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("output_dir: ", status.message()));
 }
 
 // "" where samples fit the positions that the model was made for, or where it
@@ -84,6 +91,8 @@ class Session::Impl {
   StepResult Step(const std::vector<Batch>& batches);
   EvalResult Evaluate();
   absl::Status SaveAdapter(const std::string& dir);
+  // Whether the weights' files are what was mapped.
+  absl::Status CheckWeights() const { return mapped_.CheckUnchanged(); }
 
   // When a computation has ended: what ended the session is kept, and the
   // workers sleep until the next, whatever the host does in between.
@@ -105,8 +114,10 @@ class Session::Impl {
 
   const SessionConfig config_;
   const Schedule schedule_;
+  std::optional<OutputPlace> output_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<CausalLm> model_;
+  MappedFiles mapped_;  // that model_ points into
   lora::Options lora_options_;
   std::unique_ptr<AdamWOptimizer> optimizer_;
   std::unique_ptr<Corpus> corpus_;
@@ -116,13 +127,9 @@ absl::Status Session::Impl::Open() {
   if (!config_.output_dir.empty()) {
     absl::Status free = CheckFree(config_.output_dir);
     if (!free.ok()) return free;
-    // Made and taken away again.
-    const auto rehearsal = AtomicDirectory::Create(config_.output_dir);
-    if (!rehearsal.ok()) {
-      return absl::Status(
-          rehearsal.status().code(),
-          absl::StrCat("output_dir: ", rehearsal.status().message()));
-    }
+    auto place = OutputPlace::Hold(config_.output_dir);
+    if (!place.ok()) return OfOutputDir(place.status());
+    output_.emplace(*std::move(place));
   }
   ContextOptions options;
   options.num_threads = config_.num_threads;
@@ -144,6 +151,7 @@ absl::Status Session::Impl::OpenModel() {
   Device& device = context_->cpu();
   const auto report = LoadWeights(*model_, *checkpoint, device, dtype);
   if (!report.ok()) return report.status();
+  mapped_ = checkpoint->catalog().Mapped();
   summary.push_back(
       absl::StrCat("model ", config_.model_dir, ": ", ToString(*report)));
 
@@ -154,6 +162,10 @@ absl::Status Session::Impl::OpenModel() {
   const auto rows = lora::Attach(*model_, lora_options_, device);
   if (!rows.ok()) return rows.status();
   summary.push_back(lora::ToString(*rows));
+  if (output_) {
+    absl::Status space = output_->CheckSpace(lora::SavedBytes(*model_));
+    if (!space.ok()) return OfOutputDir(space);
+  }
   AdamWOptions adamw;
   adamw.weight_decay = config_.weight_decay;
   optimizer_ =
@@ -177,7 +189,7 @@ absl::Status Session::Impl::OpenData() {
   }
   std::string warning = PositionWarning(config_);
   if (!warning.empty()) summary.push_back(std::move(warning));
-  return absl::OkStatus();
+  return CheckWeights();
 }
 
 absl::StatusOr<std::vector<Batch>> Session::Impl::NextBatches() {
@@ -261,6 +273,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(
 absl::StatusOr<StepResult> Session::Step() {
   if (!impl_->failed.ok()) return impl_->failed;
   const auto start = std::chrono::steady_clock::now();
+  if (absl::Status same = impl_->CheckWeights(); !same.ok()) return same;
   absl::StatusOr<std::vector<Batch>> batches = std::vector<Batch>();
   const absl::Status guarded =
       internal::Guard([&] { batches = impl_->NextBatches(); });
@@ -275,6 +288,7 @@ absl::StatusOr<StepResult> Session::Step() {
 
 absl::StatusOr<EvalResult> Session::Evaluate() {
   if (!impl_->failed.ok()) return impl_->failed;
+  if (absl::Status same = impl_->CheckWeights(); !same.ok()) return same;
   auto result =
       internal::GuardValue<EvalResult>([&] { return impl_->Evaluate(); });
   impl_->EndCall(result.status());

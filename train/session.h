@@ -32,8 +32,10 @@ struct SessionConfig {
   // Evaluate reads the first micro-batches that have this many tokens.
   int64_t max_held_out_tokens = 65536;
   // Where the adapter will be saved, or empty. Open makes sure that nothing is
-  // there, not even an empty folder or a symbolic link, and that a folder can
-  // be made there, so that no trained adapter is without a place.
+  // there, not even an empty folder or a symbolic link, that a folder can be
+  // made there and that the disk has room for the adapter, so that none that
+  // is trained is without a place. Held until the session ends: another one is
+  // refused meanwhile (".NAME.lock" beside it).
   std::string output_dir;
 
   // "f32": parity. "bf16": bf16 activations, f32 accumulation and adapters.
@@ -86,7 +88,8 @@ class ESPALIER_EXPORT Session {
   // Reads the model and the data, attaches the adapters. Fails, with what,
   // where, got and expected: NOT_FOUND and INVALID_ARGUMENT on files and
   // settings, OUT_OF_RANGE on lora_rank and target_modules that do not suit the
-  // model, ALREADY_EXISTS on output_dir, RESOURCE_EXHAUSTED on memory.
+  // model, ALREADY_EXISTS on output_dir, ABORTED while another session has it,
+  // RESOURCE_EXHAUSTED on memory and disk space.
   static absl::StatusOr<std::unique_ptr<Session>> Open(
       const SessionConfig& config);
   ~Session();
@@ -96,10 +99,14 @@ class ESPALIER_EXPORT Session {
   // One optimizer step over grad_accum_steps micro-batches. The loss is the sum
   // of the weighted token losses of all of them over the sum of the weights.
   // Fails, naming the place, on a bad record (data.skip_bad_records): nothing
-  // was computed then, and what was trained can be evaluated and saved.
+  // was computed then, and what was trained can be evaluated and saved. Fails
+  // DATA_LOSS, naming it, when a model file was changed where it lies: its
+  // pages are the weights, and touching those that it lost ends the process,
+  // which one that shrinks during the step still does. Then, too, what was
+  // trained can be saved.
   absl::StatusOr<StepResult> Step();
   // Mean loss over the held-out data; trains nothing. Fails FAILED_PRECONDITION
-  // when it is not finite, as Step does.
+  // when it is not finite, and on changed model files, as Step does.
   absl::StatusOr<EvalResult> Evaluate();
   // Writes adapter_config.json and adapter_model.safetensors (PEFT's layout)
   // into a new folder; all or nothing.

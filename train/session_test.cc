@@ -1,9 +1,15 @@
 #include "espalier/train/session.h"
 
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -193,6 +199,119 @@ TEST_F(SessionTest, AfterAFailureEveryCallReturnsTheSameStatus) {
     EXPECT_EQ((*session)->SaveAdapter(*dir_ + "/never"), failed);
     EXPECT_FALSE(std::filesystem::exists(*dir_ + "/never"));
   }
+}
+
+TEST_F(SessionTest, AnOutputIsOfOneSessionAtATime) {
+  SessionConfig config = Config();
+  config.output_dir = *dir_ + "/places/adapter";
+  auto first = Session::Open(config);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = Session::Open(config).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(second.message(),
+              HasSubstr("output_dir: " + config.output_dir + ": another run"));
+  SessionConfig other = config;
+  other.output_dir += "2";
+  EXPECT_TRUE(Session::Open(other).ok());
+  first->reset();
+  first = Session::Open(config);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE((*first)->SaveAdapter(config.output_dir).ok());
+  first->reset();
+  int64_t entries = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(*dir_ + "/places")) {
+    EXPECT_EQ(entry.path().string(), config.output_dir);
+    ++entries;
+  }
+  EXPECT_EQ(entries, 1);
+}
+
+// In a child, on a disk of 8 KB of its own. -1: none can be mounted here.
+int ExitCodeOnASmallDisk(const std::string& mount_point,
+                         const std::function<int()>& run) {
+  const std::string ids = "0 " + std::to_string(getuid()) + " 1";
+  const std::string groups = "0 " + std::to_string(getgid()) + " 1";
+  constexpr int kNoDisk = 99;
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto write_map = [](const char* path, const std::string& text) {
+      std::ofstream(path) << text;
+    };
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(kNoDisk);
+    write_map("/proc/self/uid_map", ids);
+    write_map("/proc/self/setgroups", "deny");
+    write_map("/proc/self/gid_map", groups);
+    if (mount("none", mount_point.c_str(), "tmpfs", 0, "size=8k") != 0) {
+      _exit(kNoDisk);
+    }
+    _exit(run());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+  return code == kNoDisk ? -1 : code;
+}
+
+TEST_F(SessionTest, AnAdapterThatDoesNotFitTheDiskIsRefusedAtOnce) {
+#if defined(ESPALIER_TSAN)
+  GTEST_SKIP() << "threads of a forked child";
+#endif
+  SessionConfig config = Config();
+  const std::string disk = *dir_ + "/disk";
+  std::filesystem::create_directory(disk);
+  config.output_dir = disk + "/adapter";
+  const int code = ExitCodeOnASmallDisk(disk, [&] {
+    const absl::Status status = Session::Open(config).status();
+    const std::string message(status.message());
+    if (status.code() != absl::StatusCode::kResourceExhausted) return 1;
+    if (message.find("output_dir: cannot write " + config.output_dir) != 0) {
+      return 2;
+    }
+    // The rehearsal's folder and the lock are gone.
+    return std::filesystem::is_empty(disk) ? 0 : 3;
+  });
+  if (code == -1) GTEST_SKIP() << "no disk can be mounted here";
+  EXPECT_EQ(code, 0);
+}
+
+TEST_F(SessionTest, AModelFileThatShrinksIsAnErrorAndNoSignal) {
+  const std::string model = *dir_ + "/shrinks";
+  std::filesystem::copy(*dir_ + "/demo/model", model,
+                        std::filesystem::copy_options::recursive);
+  const std::string weights = model + "/model.safetensors";
+  SessionConfig config = Config();
+  config.model_dir = model;
+  auto session = Session::Open(config);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->Step().ok());
+  std::filesystem::resize_file(weights, 4096);
+  const absl::Status step = (*session)->Step().status();
+  EXPECT_EQ(step.code(), absl::StatusCode::kDataLoss) << step;
+  EXPECT_THAT(step.message(), HasSubstr(weights + ": changed"));
+  EXPECT_THAT(step.message(), HasSubstr(": 4096 bytes, expected "));
+  EXPECT_EQ((*session)->Evaluate().status(), step);
+  // What was trained is not lost.
+  EXPECT_EQ((*session)->SaveAdapter(*dir_ + "/shrunk_adapter"),
+            absl::OkStatus());
+}
+
+// The pages of a file that was replaced or removed are still there.
+TEST_F(SessionTest, AModelFileThatIsReplacedIsReadOn) {
+  const std::string model = *dir_ + "/replaced";
+  std::filesystem::copy(*dir_ + "/demo/model", model,
+                        std::filesystem::copy_options::recursive);
+  const std::string weights = model + "/model.safetensors";
+  SessionConfig config = Config();
+  config.model_dir = model;
+  auto session = Session::Open(config);
+  auto plain = Session::Open(Config());
+  ASSERT_TRUE(session.ok() && plain.ok());
+  std::ofstream(weights + ".new") << "x";
+  std::filesystem::rename(weights + ".new", weights);
+  EXPECT_EQ((*session)->Step()->loss, (*plain)->Step()->loss);
+  std::filesystem::remove(weights);
+  EXPECT_EQ((*session)->Step()->loss, (*plain)->Step()->loss);
 }
 
 // Case F6: a tied head that is stored with other values than the embedding is

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,7 +25,7 @@ void MapCache::Keep(Slot& slot, const std::shared_ptr<FileMap>& map) {
 absl::StatusOr<std::shared_ptr<FileMap>> MapCache::Get(
     const std::string& path, const FileIdentity& identity) {
   const MutexLock lock(mutex_);
-  const auto found = slots_.try_emplace(path, Slot{{}, kept_.end()}).first;
+  const auto found = slots_.try_emplace(path, Slot{{}, {}, kept_.end()}).first;
   std::shared_ptr<FileMap> map = found->second.map.lock();
   if (map == nullptr) {
     absl::StatusOr<std::shared_ptr<FileMap>> opened = FileMap::Open(path);
@@ -37,9 +38,24 @@ absl::StatusOr<std::shared_ptr<FileMap>> MapCache::Get(
     }
     map = *std::move(opened);
     found->second.map = map;
+    found->second.identity = identity;
   }
   Keep(found->second, map);
   return map;
+}
+
+MappedFiles MapCache::Mapped() const {
+  const MutexLock lock(mutex_);
+  std::vector<MappedFiles::File> files;
+  for (const auto& [path, slot] : slots_) {
+    if (slot.map.expired()) continue;
+    files.push_back({path, slot.identity, slot.map});
+  }
+  std::sort(files.begin(), files.end(),
+            [](const MappedFiles::File& a, const MappedFiles::File& b) {
+              return a.path < b.path;
+            });
+  return MappedFiles(std::move(files));
 }
 
 }  // namespace espalier::internal

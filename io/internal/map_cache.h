@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 
 #include "espalier/io/internal/file.h"
+#include "espalier/io/mapped_files.h"
 #include "espalier/runtime/file_map.h"
 #include "espalier/runtime/mutex.h"
 
@@ -28,12 +29,15 @@ class MapCache {
   // mapped is not `identity`.
   absl::StatusOr<std::shared_ptr<FileMap>> Get(const std::string& path,
                                                const FileIdentity& identity);
+  // Those that are mapped now.
+  MappedFiles Mapped() const;
 
  private:
   using Kept = std::list<std::shared_ptr<FileMap>>;
   struct Slot {
     std::weak_ptr<FileMap> map;
-    Kept::iterator place;  // kept_.end() when only tensors hold it
+    FileIdentity identity;  // of map
+    Kept::iterator place;   // kept_.end() when only tensors hold it
   };
   void Keep(Slot& slot, const std::shared_ptr<FileMap>& map)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
