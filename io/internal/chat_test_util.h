@@ -129,6 +129,14 @@ inline AddedByteTokenizer MakeTokenizer(const std::string& eos = "<|im_end|>") {
                             "<s>", eos);
 }
 
+inline AddedByteTokenizer KimiK3Tokenizer() {
+  return AddedByteTokenizer({{"<|end_of_msg|>", true, 163586},
+                             {"<|open|>", true, 163587},
+                             {"<|close|>", true, 163588},
+                             {"<|sep|>", true, 163589}},
+                            "[BOS]", "<|end_of_msg|>");
+}
+
 // A chat from the JSON text of its messages.
 inline Chat ChatOf(absl::string_view messages) {
   Chat chat;
