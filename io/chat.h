@@ -24,6 +24,9 @@ struct Chat {
   // tokens and is not shown to the template.
   JsonValue messages;
   JsonValue tools;  // an array, or null
+  // What was asked of the answer, for layouts that show it (K3): an object of
+  // thinking_effort, tool_choice and response_format, or null.
+  JsonValue request;
 };
 
 enum class ChatLoss : uint8_t {
@@ -39,6 +42,10 @@ struct ChatOptions {
   // Added tokens that are not special, such as <think>, which assistant
   // messages may spell; elsewhere, and all others, stay text in content.
   std::vector<std::string> content_tokens;
+  // Of chats that name none: "low", "medium", "high", "max", or "none" for no
+  // word of it; empty: the layout's own. K3 alone has one ("max"), all other
+  // layouts fail OUT_OF_RANGE where it is set.
+  std::string thinking_effort;
   // What strftime_now shows, in UTC; without it such templates fail.
   std::optional<int64_t> now_seconds;
 };
@@ -112,10 +119,15 @@ struct KimiK3Text {
 struct KimiK3Options {
   // An assistant message without reasoning still has an empty think element.
   bool thinking = true;
+  // All that follows belongs to the checkpoint: what needs a text that is empty
+  // fails FAILED_PRECONDITION.
   // What declares the tools of a chat, and those that a system message adds,
-  // around their JSON. They belong to the checkpoint; without them tools fail
-  // FAILED_PRECONDITION.
+  // around their JSON.
   KimiK3Text declare_tools, declare_more_tools;
+  KimiK3Text thinking_effort;  // around its name
+  std::string tools_required, tools_forbidden;
+  std::string json_answer;
+  KimiK3Text schema_answer;  // around the schema
 };
 // Takes the texts from the source of the checkpoint's encoding_k3.py. Fails
 // UNIMPLEMENTED, naming `where`, where they do not stand as in the released

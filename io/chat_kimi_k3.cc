@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 
 #include "espalier/io/chat.h"
@@ -55,6 +56,26 @@ absl::StatusOr<JsonValue> ArgumentsOf(const ChatToolCall& call, size_t index) {
   return arguments;
 }
 
+constexpr absl::string_view kEfforts[] = {"low", "medium", "high", "max",
+                                          "none"};
+
+// Compact JSON, keys sorted through all levels.
+absl::StatusOr<std::string> SortedJson(const JsonValue& value) {
+  internal::JinjaJsonStyle style = internal::CompactJson();
+  style.sort_keys = true;
+  return internal::PythonJson(value, style);
+}
+
+// A member of a request; empty where it is absent or null.
+absl::StatusOr<std::string> StringOf(const JsonValue& request,
+                                     absl::string_view key) {
+  const JsonValue* value = request.Find(key);
+  if (value == nullptr || value->is_null()) return std::string();
+  if (const std::string* text = value->AsString()) return *text;
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " is ", value->kind(), ", expected a string"));
+}
+
 // Lays out one chat.
 class KimiK3Writer {
  public:
@@ -65,19 +86,47 @@ class KimiK3Writer {
     if (tools.AsArray() == nullptr || tools.AsArray()->empty()) {
       return absl::OkStatus();
     }
-    if (text.before.empty() && text.behind.empty()) {
-      return absl::FailedPreconditionError(
-          "tools: K3 declares them with texts of the checkpoint's own "
-          "encoding_k3.py, which its folder lacks: put it there");
-    }
-    internal::JinjaJsonStyle style = internal::CompactJson();
-    style.sort_keys = true;
-    const auto json = internal::PythonJson(tools, style);
+    const auto json = SortedJson(tools);
     if (!json.ok()) return json.status();
-    Open("message", {{"role", "system"}, {"type", "tool-declare"}});
-    layout_.Text(absl::StrCat(text.before, *json, text.behind));
-    EndMessage();
-    return absl::OkStatus();
+    return System("tool-declare", "tools", text, *json);
+  }
+
+  // How much is to be thought.
+  absl::Status ThinkingEffort(const JsonValue& request,
+                              const std::string& usual) {
+    auto effort = StringOf(request, "thinking_effort");
+    if (!effort.ok()) return effort.status();
+    if (effort->empty()) *effort = usual.empty() ? "max" : usual;
+    if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) ==
+        std::end(kEfforts)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("thinking_effort is ", internal::Quote(*effort, 40),
+                       ", expected one of ", absl::StrJoin(kEfforts, ", ")));
+    }
+    if (!options_.thinking || *effort == "none") return absl::OkStatus();
+    return System("thinking-effort", "a thinking effort other than \"none\"",
+                  options_.thinking_effort, *effort);
+  }
+
+  // What else was asked of the answer that follows.
+  absl::Status Request(const JsonValue& request) {
+    layout_.Begin(-1);
+    const auto choice = StringOf(request, "tool_choice");
+    if (!choice.ok()) return choice.status();
+    if (*choice == "required" || *choice == "none") {
+      absl::Status status = System("tool-choice", "tool_choice",
+                                   {*choice == "none" ? options_.tools_forbidden
+                                                      : options_.tools_required,
+                                    ""},
+                                   "");
+      if (!status.ok()) return status;
+    } else if (!choice->empty() && *choice != "auto") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tool_choice is ", internal::Quote(*choice, 40),
+                       ", expected required, none or auto"));
+    }
+    const JsonValue* format = request.Find("response_format");
+    return format == nullptr ? absl::OkStatus() : Format(*format);
   }
 
   void Prompt() {
@@ -133,6 +182,49 @@ class KimiK3Writer {
     Close("message");
     layout_.Control("<|end_of_msg|>");
   }
+  // A message of the system's own, around a value. `what` needs its text.
+  absl::Status System(absl::string_view type, absl::string_view what,
+                      const KimiK3Text& text, absl::string_view value) {
+    if (text.before.empty() && text.behind.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          what,
+          ": K3 shows this with texts of the checkpoint's own encoding_k3.py, "
+          "which its folder lacks: put it there"));
+    }
+    Open("message", {{"role", "system"}, {"type", std::string(type)}});
+    layout_.Text(absl::StrCat(text.before, value, text.behind));
+    EndMessage();
+    return absl::OkStatus();
+  }
+
+  absl::Status Format(const JsonValue& format) {
+    const std::string* name = format.AsString();
+    const std::string type =
+        name != nullptr ? *name : ChatString(format, "type");
+    if (type == "text") return absl::OkStatus();
+    if (type == "json_object") {
+      return System("response-format", "response_format",
+                    {options_.json_answer, ""}, "");
+    }
+    const JsonValue* schema = format.Find("json_schema");
+    if (type != "json_schema" || schema == nullptr || schema->is_null()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "response_format has the type ", internal::Quote(type, 40),
+          schema == nullptr ? " and no json_schema" : "",
+          ", expected text, json_object or json_schema"));
+    }
+    for (const char* key : {"schema", "json_schema"}) {
+      if (const JsonValue* inner = schema->Find(key)) {
+        schema = inner;
+        break;
+      }
+    }
+    const auto json = SortedJson(*schema);
+    if (!json.ok()) return json.status();
+    return System("response-format", "response_format", options_.schema_answer,
+                  *json);
+  }
+
   void OpenMessage(const JsonValue& message, const std::string& role,
                    size_t index) {
     layout_.Begin(static_cast<int32_t>(index));
@@ -270,14 +362,25 @@ class KimiK3Encoder final : public ChatEncoder {
     if (!messages.ok()) return messages.status();
     ChatLayout layout(tokenizer_, *messages, options);
     KimiK3Writer writer(options_, &layout);
-    const absl::Status status =
-        writer.Tools(chat.tools, options_.declare_tools);
+    absl::Status status = writer.Tools(chat.tools, options_.declare_tools);
+    if (status.ok()) {
+      status = writer.ThinkingEffort(chat.request, options.thinking_effort);
+    }
     if (!status.ok()) return status;
-    for (size_t i = 0; i < messages->roles.size();) {
+    // The request comes last before the answer to it.
+    const size_t count = messages->roles.size();
+    const bool answered =
+        messages->roles.back() == "assistant" && !options.add_generation_prompt;
+    const size_t request = answered ? count - 1 : count;
+    for (size_t i = 0; i < count;) {
+      if (i == request) status = writer.Request(chat.request);
+      if (!status.ok()) return status;
       const auto next = writer.Message(*messages, i);
       if (!next.ok()) return next.status();
       i = *next;
     }
+    if (!answered) status = writer.Request(chat.request);
+    if (!status.ok()) return status;
     if (options.add_generation_prompt) writer.Prompt();
     return layout.Take();
   }

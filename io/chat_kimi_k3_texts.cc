@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 #include "espalier/io/chat.h"
 #include "espalier/io/internal/text.h"
@@ -108,7 +109,7 @@ class PythonReader {
       text.texts.back().push_back(c);
       at_ += 2;
     } else if (has_fields && c == '{') {
-      const size_t close = source_.find_first_of("{}'\"!:\n", at_ + 1);
+      const size_t close = source_.find_first_of("{}'\"\n", at_ + 1);
       if (close == absl::string_view::npos || source_[close] != '}') {
         return Unknown("a field", at_);
       }
@@ -157,18 +158,48 @@ bool IsValue(absl::string_view source, const PythonText& text) {
   return absl::EndsWith(before, " = (") && absl::StartsWith(behind, ")\n");
 }
 
-}  // namespace
+// A message that the system adds: the text that is the last argument of
+// `_internal_system_message("KIND", TEXT)`, and what the nearest `== "WHEN"` in
+// front of it asks for.
+struct SystemText {
+  std::string when;
+  PythonText text;
+};
 
-absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
-                             KimiK3Options* options) {
+std::vector<SystemText> SystemTexts(absl::string_view source,
+                                    const std::vector<PythonText>& texts,
+                                    absl::string_view kind) {
+  const auto before = [&](const PythonText& text) {
+    return absl::StripTrailingAsciiWhitespace(source.substr(0, text.begin));
+  };
+  std::vector<SystemText> found;
+  for (size_t i = 0; i + 1 < texts.size(); ++i) {
+    const PythonText& text = texts[i + 1];
+    absl::string_view behind =
+        absl::StripLeadingAsciiWhitespace(source.substr(text.end));
+    if (absl::ConsumePrefix(&behind, ",")) {
+      behind = absl::StripLeadingAsciiWhitespace(behind);
+    }
+    if (texts[i].texts != std::vector<std::string>{std::string(kind)} ||
+        !absl::EndsWith(before(texts[i]), "_internal_system_message(") ||
+        absl::StripAsciiWhitespace(
+            source.substr(texts[i].end, text.begin - texts[i].end)) != "," ||
+        !absl::StartsWith(behind, ")")) {
+      continue;
+    }
+    size_t asked = i;
+    while (asked > 0 && !absl::EndsWith(before(texts[asked]), "==")) --asked;
+    found.push_back({texts[asked].texts[0], text});
+  }
+  return found;
+}
+
+absl::Status ReadToolTexts(absl::string_view source, KimiK3Options* options) {
   constexpr absl::string_view kField = "_json_compact(tools)";
   const absl::string_view function =
       FunctionOf(source, "\ndef _render_tool_declare(");
   const auto texts = PythonReader(function).Run();
-  if (!texts.ok()) {
-    return absl::UnimplementedError(
-        absl::StrCat(where, ": ", texts.status().message()));
-  }
+  if (!texts.ok()) return texts.status();
   std::vector<PythonText> found;
   for (const PythonText& text : *texts) {
     if (text.fields == std::vector<std::string>{std::string(kField)} &&
@@ -180,7 +211,7 @@ absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
   if (found.size() != 2 || dynamic > found[0].begin ||
       function.find("else:", found[0].begin) > found[1].begin) {
     return absl::UnimplementedError(absl::StrCat(
-        where, ": has ", found.size(),
+        "has ", found.size(),
         " texts that declare tools, expected two in _render_tool_declare, one "
         "if dynamic and one else, each NAME = (TEXT) around {",
         kField, "}"));
@@ -188,6 +219,73 @@ absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
   options->declare_more_tools = {found[0].texts[0], found[0].texts[1]};
   options->declare_tools = {found[1].texts[0], found[1].texts[1]};
   return absl::OkStatus();
+}
+
+absl::Status ReadRequestTexts(absl::string_view source,
+                              KimiK3Options* options) {
+  struct Wanted {
+    absl::string_view kind, when;
+    std::vector<std::string> fields;
+    std::string* before;
+    std::string* behind;  // where there is a field
+  };
+  const Wanted all[] = {
+      {"thinking-effort",
+       "",
+       {"thinking_effort"},
+       &options->thinking_effort.before,
+       &options->thinking_effort.behind},
+      {"tool-choice", "required", {}, &options->tools_required, nullptr},
+      {"tool-choice", "none", {}, &options->tools_forbidden, nullptr},
+      {"response-format", "json_object", {}, &options->json_answer, nullptr},
+      {"response-format",
+       "json_schema",
+       {"schema"},
+       &options->schema_answer.before,
+       &options->schema_answer.behind}};
+  const absl::string_view function =
+      FunctionOf(source, "\ndef build_chat_segments(");
+  const auto texts = PythonReader(function).Run();
+  if (!texts.ok()) return texts.status();
+  for (const Wanted& wanted : all) {
+    int count = 0;
+    for (const SystemText& found : SystemTexts(function, *texts, wanted.kind)) {
+      if ((!wanted.when.empty() && found.when != wanted.when) ||
+          found.text.fields != wanted.fields) {
+        continue;
+      }
+      ++count;
+      // Such a message is stripped.
+      std::vector<std::string> around = found.text.texts;
+      absl::StripLeadingAsciiWhitespace(&around.front());
+      absl::StripTrailingAsciiWhitespace(&around.back());
+      *wanted.before = around.front();
+      if (wanted.behind != nullptr) *wanted.behind = around.back();
+    }
+    if (count != 1) {
+      return absl::UnimplementedError(
+          absl::StrCat("has ", count, " messages of type ", wanted.kind,
+                       wanted.when.empty() ? "" : " for ", wanted.when,
+                       ", expected one in build_chat_segments, "
+                       "_internal_system_message(\"",
+                       wanted.kind, "\", TEXT",
+                       wanted.fields.empty()
+                           ? ""
+                           : absl::StrCat(" around {", wanted.fields[0], "}"),
+                       ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadKimiK3Texts(absl::string_view source, const std::string& where,
+                             KimiK3Options* options) {
+  absl::Status status = ReadToolTexts(source, options);
+  if (status.ok()) status = ReadRequestTexts(source, options);
+  if (status.ok()) return status;
+  return absl::UnimplementedError(absl::StrCat(where, ": ", status.message()));
 }
 
 }  // namespace espalier

@@ -155,6 +155,8 @@ class KimiLinearEncoder final : public ChatEncoder {
 
   absl::StatusOr<EncodedChat> Encode(
       const Chat& chat, const ChatOptions& options) const override {
+    absl::Status known = internal::RefuseThinkingEffort(options);
+    if (!known.ok()) return known;
     const auto messages = internal::CheckMessages(chat);
     if (!messages.ok()) return messages.status();
     ChatLayout layout(tokenizer_, *messages, options);

@@ -149,14 +149,22 @@ TEST(ChatKimiTest, WhatALayoutCannotShowIsRefused) {
       {0, R"([{"role":"assistant","tool_calls":[{"name":"f"}]}])",
        "messages[0].tool_calls[0] lacks arguments"},
   };
+  ChatOptions options[2];
+  options[1].thinking_effort = "none";
   for (const Case& c : cases) {
     EXPECT_THAT(std::string(encoders[c.encoder]
-                                ->Encode(ChatOf(c.messages), ChatOptions())
+                                ->Encode(ChatOf(c.messages), options[c.encoder])
                                 .status()
                                 .message()),
                 HasSubstr(c.message))
         << c.messages;
   }
+  options[0].thinking_effort = "max";
+  const absl::Status effort =
+      encoders[0]->Encode(ChatOf(cases[0].messages), options[0]).status();
+  EXPECT_EQ(effort.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(effort.message(),
+            "thinking effort \"max\": only the layout of K3 shows one");
 }
 
 }  // namespace

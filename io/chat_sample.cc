@@ -28,10 +28,7 @@ class ChatSampleEncoder final : public SampleEncoder {
   absl::StatusOr<EncodedSample> Encode(const Example& example) const override {
     if (example.kind != Example::Kind::kChat) return plain_->Encode(example);
     if (!chat_.ok()) return absl::NotFoundError(chat_.status().message());
-    Chat chat;
-    chat.messages = example.messages;
-    chat.tools = example.tools;
-    auto encoded = (*chat_)->Encode(chat, options_);
+    auto encoded = (*chat_)->Encode(ToChat(example), options_);
     if (!encoded.ok()) return encoded.status();
     EncodedSample sample;
     sample.ids = std::move(encoded->ids);
@@ -55,6 +52,10 @@ class ChatSampleEncoder final : public SampleEncoder {
 };
 
 }  // namespace
+
+Chat ToChat(const Example& example) {
+  return {example.messages, example.tools, example.request};
+}
 
 std::unique_ptr<SampleEncoder> MakeChatSampleEncoder(
     absl::StatusOr<std::unique_ptr<ChatEncoder>> chat,

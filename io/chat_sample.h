@@ -10,6 +10,9 @@
 
 namespace espalier {
 
+// Of an example that is a chat.
+Chat ToChat(const Example& example);
+
 // Chat examples as `chat` lays them out, all others as `plain` does. Where
 // there is no layout, chat examples fail NOT_FOUND with its message, whatever
 // its code: no record is at fault. Control tokens have

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 #include "espalier/io/internal/chat_test_util.h"
@@ -11,6 +12,8 @@ namespace {
 
 using test::ChatOf;
 using test::kChatMl;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 using ChatSampleTest = test::ChatTest;
 
@@ -40,6 +43,27 @@ TEST_F(ChatSampleTest, SamplesOfADataSetAreChats) {
                                           MakePlainEncoder(tokenizer_, {}),
                                           tokenizer_, options_);
   EXPECT_EQ(none->Encode(example).status().message(), "no template");
+}
+
+TEST(ChatSampleRequestTest, LayoutsSeeToolsAndTheRequest) {
+  const test::AddedByteTokenizer tokenizer = test::KimiK3Tokenizer();
+  KimiK3Options k3;
+  k3.declare_tools.before = "Tools: ";
+  k3.thinking_effort.before = "Effort: ";
+  k3.tools_required = "Call!";
+  const auto encoder =
+      MakeChatSampleEncoder(MakeKimiK3Encoder(tokenizer, k3),
+                            MakePlainEncoder(tokenizer, {}), tokenizer, {});
+  const auto example =
+      ParseExample(R"({"messages":[{"role":"user","content":"a"}],"tools":[3],)"
+                   R"("thinking_effort":"low","tool_choice":"required"})",
+                   {}, "f");
+  ASSERT_TRUE(example.ok()) << example.status();
+  const auto sample = encoder->Encode(*example);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  const std::string text = tokenizer.Decode(sample->ids);
+  EXPECT_THAT(text, AllOf(HasSubstr("Tools: [3]"), HasSubstr("Effort: low"),
+                          HasSubstr("Call!")));
 }
 
 }  // namespace

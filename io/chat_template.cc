@@ -51,6 +51,8 @@ class TemplateEncoder final : public ChatEncoder {
 
   absl::StatusOr<EncodedChat> Encode(
       const Chat& chat, const ChatOptions& options) const override {
+    absl::Status known = internal::RefuseThinkingEffort(options);
+    if (!known.ok()) return known;
     const auto messages = internal::CheckMessages(chat);
     if (!messages.ok()) return messages.status();
     auto output = Render(messages->messages, chat, options,

@@ -60,7 +60,8 @@ class ExampleParser {
                                         const std::string& path) const;
   absl::Status CheckMessages(const JsonValue& messages,
                              absl::string_view path) const;
-  absl::Status ReadTools(Example* example) const;
+  // Tools and the request.
+  absl::Status ReadAround(Example* example) const;
 
   const JsonValue& record_;
   const std::string& where_;
@@ -103,7 +104,11 @@ absl::Status ExampleParser::CheckMessages(const JsonValue& messages,
   return absl::OkStatus();
 }
 
-absl::Status ExampleParser::ReadTools(Example* example) const {
+absl::Status ExampleParser::ReadAround(Example* example) const {
+  for (const char* key :
+       {"thinking_effort", "tool_choice", "response_format"}) {
+    if (Has(key)) example->request.Set(key, *record_.Find(key));
+  }
   if (!Has("tools")) return absl::OkStatus();
   JsonValue tools = *record_.Find("tools");
   if (const std::string* text = tools.AsString()) {
@@ -139,7 +144,7 @@ absl::StatusOr<Example> ExampleParser::PromptCompletion(
         !status.ok()) {
       return status;
     }
-    if (absl::Status status = ReadTools(&example); !status.ok()) {
+    if (absl::Status status = ReadAround(&example); !status.ok()) {
       return status;
     }
     return example;
@@ -158,7 +163,7 @@ absl::StatusOr<Example> ExampleParser::Messages() const {
   example.kind = Example::Kind::kChat;
   example.messages = *record_.Find("messages");
   absl::Status status = CheckMessages(example.messages, "messages");
-  if (status.ok()) status = ReadTools(&example);
+  if (status.ok()) status = ReadAround(&example);
   if (!status.ok()) return status;
   return example;
 }
@@ -220,7 +225,7 @@ absl::StatusOr<Example> ExampleParser::Conversations() const {
   Example example;
   example.kind = Example::Kind::kChat;
   example.messages = JsonValue(std::move(messages));
-  if (absl::Status status = ReadTools(&example); !status.ok()) {
+  if (absl::Status status = ReadAround(&example); !status.ok()) {
     return status;
   }
   return example;

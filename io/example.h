@@ -27,6 +27,9 @@ struct Example {
   // An array of {"role", "content", ...} as chat templates take them.
   JsonValue messages;
   JsonValue tools;  // an array, or null
+  // Of thinking_effort, tool_choice and response_format those that a chat has;
+  // an object, or null.
+  JsonValue request;
 };
 
 // Names of the members that records of an own shape keep prompt and completion
@@ -38,7 +41,7 @@ struct ExampleFields {
 
 // Reads one JSON record. Its shape is told by its members, in this order:
 //   the ExampleFields                    prompt and completion
-//   messages (, tools)                   chat
+//   messages (, tools ...)               chat
 //   conversations (, system, tools)      chat: from human/user, gpt/assistant,
 //                                        system, function_call, observation,
 //                                        tool; each with a value
@@ -47,7 +50,8 @@ struct ExampleFields {
 //                                        chat: user (instruction, a blank line,
 //                                        input), assistant
 //   text                                 text
-// Other members are passed over. A tools member may be JSON text. Fails
+// Other members are passed over, but for those of Example::request. A tools
+// member may be JSON text. Fails
 // INVALID_ARGUMENT with `where` in front: no known shape (naming the members it
 // has), a member of a wrong kind, an unknown role, an empty conversation.
 absl::StatusOr<Example> ParseExample(absl::string_view record,

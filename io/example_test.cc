@@ -28,11 +28,11 @@ std::string Read(absl::string_view record, const ExampleFields& fields = {}) {
     case Example::Kind::kChat:
       break;
   }
-  if (example->tools.is_null()) {
-    return absl::StrCat("chat ", *WriteJson(example->messages, 0));
+  std::string text = absl::StrCat("chat ", *WriteJson(example->messages, 0));
+  for (const JsonValue* more : {&example->tools, &example->request}) {
+    if (!more->is_null()) absl::StrAppend(&text, " ", *WriteJson(*more, 0));
   }
-  return absl::StrCat("chat ", *WriteJson(example->messages, 0), " ",
-                      *WriteJson(example->tools, 0));
+  return text;
 }
 
 TEST(ExampleTest, Text) {
@@ -59,6 +59,18 @@ TEST(ExampleTest, Messages) {
             R"(chat [{"content":null,"role":"user","x":1}] [{"name":"f"}])");
   EXPECT_EQ(Read(R"({"messages":[{"role":"user","content":"a"}],"tools":[]})"),
             R"(chat [{"content":"a","role":"user"}])");
+  // Of a chat in any shape.
+  const std::string request =
+      R"("tool_choice":"none","thinking_effort":null,"stream":true,)"
+      R"("response_format":{"type":"text"},)";
+  for (const char* chat :
+       {R"("messages":[{"role":"user","content":"a"}]})",
+        R"("conversations":[{"from":"user","value":"a"}]})",
+        R"("prompt":[{"role":"user","content":"a"}],"completion":[]})"}) {
+    EXPECT_EQ(Read(absl::StrCat("{", request, chat)),
+              R"(chat [{"content":"a","role":"user"}] {"response_format":)"
+              R"({"type":"text"},"tool_choice":"none"})");
+  }
 }
 
 TEST(ExampleTest, Conversations) {

@@ -18,6 +18,10 @@ void AddChatFlags(CLI::App* cmd, DataConfig* config) {
   cmd->add_option("--layout", config->chat_layout, "Of the chats")
       ->check(CLI::IsMember({"auto", "template", "kimi-linear", "kimi-k3"}))
       ->capture_default_str();
+  cmd->add_option("--thinking-effort", config->thinking_effort,
+                  "Of K3's chats that name none")
+      ->check(CLI::IsMember({"auto", "low", "medium", "high", "max", "none"}))
+      ->capture_default_str();
   cmd->add_option("--content-token", config->content_tokens,
                   "An added token that assistant content may spell, such as "
                   "<think>; may stand several times");

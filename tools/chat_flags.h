@@ -9,8 +9,9 @@ class App;
 
 namespace espalier::tools {
 
-// How a command line wants chats encoded: --loss, --layout, --content-token.
-// Templates that print the time see that of this call. `config` outlives `cmd`.
+// How a command line wants chats encoded: --loss, --layout, --thinking-effort,
+// --content-token. Templates that print the time see that of this call.
+// `config` outlives `cmd`.
 void AddChatFlags(CLI::App* cmd, DataConfig* config);
 
 }  // namespace espalier::tools

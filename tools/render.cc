@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "espalier/io/chat.h"
+#include "espalier/io/chat_sample.h"
 #include "espalier/io/example.h"
 #include "espalier/io/json.h"
 #include "espalier/io/record_file.h"
@@ -103,10 +104,7 @@ absl::StatusOr<EncodedChat> EncodeExample(const Example& example,
     return EncodePlain(example, *encoders.plain);
   }
   if (!encoders.chats.ok()) return encoders.chats.status();
-  Chat chat;
-  chat.messages = example.messages;
-  chat.tools = example.tools;
-  return (*encoders.chats)->Encode(chat, encoders.options);
+  return (*encoders.chats)->Encode(ToChat(example), encoders.options);
 }
 
 absl::Status RenderRecord(const RenderFlags& flags, const RecordFile& file,

@@ -335,6 +335,9 @@ TEST(DataConfigTest, RefusalsNameTheField) {
       {[](DataConfig& c) { c.loss = "some"; }, "data.loss is \"some\""},
       {[](DataConfig& c) { c.chat_layout = "other"; },
        "data.chat_layout is \"other\""},
+      {[](DataConfig& c) { c.thinking_effort = "hard"; },
+       "data.thinking_effort is \"hard\", expected one of \"auto\", \"low\", "
+       "\"medium\", \"high\", \"max\", \"none\""},
       {[](DataConfig& c) { c.long_samples = "other"; },
        "data.long_samples is \"other\""},
       {[](DataConfig& c) { c.max_sample_tokens = 1; },

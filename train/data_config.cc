@@ -64,6 +64,10 @@ absl::Status Validate(const DataConfig& config) {
     status = CheckChoice("data.chat_layout", kLayouts, config.chat_layout);
   }
   if (status.ok()) {
+    status = CheckChoice("data.thinking_effort", kThinkingEfforts,
+                         config.thinking_effort);
+  }
+  if (status.ok()) {
     status =
         CheckChoice("data.long_samples", kLongSamples, config.long_samples);
   }

@@ -41,7 +41,12 @@ struct DataConfig {
   // How chats are laid out: "auto" (by the model), "template" (its Jinja chat
   // template), "kimi-linear" or "kimi-k3".
   std::string chat_layout = "auto";
-  // Added tokens that assistant content may spell, such as "<think>".
+  // Of K3's chats that name none: "low", "medium", "high", "max", or "none" for
+  // no word of it; "auto": what the checkpoint's tokenizer does, max. Other
+  // layouts take "auto" alone.
+  std::string thinking_effort = "auto";
+  // Added tokens that assistant content may spell, such as "<think>"; others
+  // are refused where the tokenizer is read.
   std::vector<std::string> content_tokens;
   // The time that templates print, in seconds since 1970, UTC; without it a
   // template that asks for the time fails.

@@ -8,6 +8,7 @@ ChatOptions ChatOptionsOf(const DataConfig& config) {
   ChatOptions options;
   options.loss = ValueOf(kLosses, config.loss);
   options.content_tokens = config.content_tokens;
+  options.thinking_effort = ValueOf(kThinkingEfforts, config.thinking_effort);
   options.now_seconds = config.now_seconds;
   return options;
 }

@@ -160,6 +160,13 @@ class PieceEncoder {
 
 }  // namespace
 
+absl::Status RefuseThinkingEffort(const ChatOptions& options) {
+  if (options.thinking_effort.empty()) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("thinking effort ", Quote(options.thinking_effort),
+                   ": only the layout of K3 shows one"));
+}
+
 absl::StatusOr<ChatMessages> CheckMessages(const Chat& chat) {
   const JsonValue::Array* array = chat.messages.AsArray();
   if (array == nullptr || array->empty()) {

@@ -46,6 +46,9 @@ struct ChatMessages {
 };
 absl::StatusOr<ChatMessages> CheckMessages(const Chat& chat);
 
+// OUT_OF_RANGE where one is set, of layouts that show none.
+absl::Status RefuseThinkingEffort(const ChatOptions& options);
+
 // The weight that the options give to tokens of a message's answer.
 float WeightOf(const ChatMessages& messages, int32_t message,
                const ChatOptions& options);

@@ -32,6 +32,9 @@ inline constexpr Choice<ChatFormat> kLayouts[] = {
     {"template", ChatFormat::kTemplate},
     {"kimi-linear", ChatFormat::kKimiLinear},
     {"kimi-k3", ChatFormat::kKimiK3}};
+inline constexpr Choice<const char*> kThinkingEfforts[] = {
+    {"auto", ""},     {"low", "low"}, {"medium", "medium"},
+    {"high", "high"}, {"max", "max"}, {"none", "none"}};
 inline constexpr Choice<LongSamplePolicy> kLongSamples[] = {
     {"split", LongSamplePolicy::kSplit},
     {"truncate", LongSamplePolicy::kTruncate},
