@@ -228,8 +228,8 @@ absl::StatusOr<ConvertReport> Convert(
     const std::string& output, const ConvertOptions& options) {
   if (options.int4_group != 32 && options.int4_group != 64 &&
       options.int4_group != 128) {
-    return absl::OutOfRangeError(absl::StrCat("int4 group ", options.int4_group,
-                                              ", expected 32, 64 or 128"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "int4_group is ", options.int4_group, ", expected 32, 64 or 128"));
   }
   if (!weights.ok()) return weights.status();
   std::vector<std::string> notes;
@@ -291,7 +291,7 @@ absl::StatusOr<ConvertTarget> ParseConvertTarget(absl::string_view text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat(internal::Quote(text),
-                   ": expected keep, f32, bf16, f16, fp8, int4 or mxfp4"));
+                   ", expected keep, f32, bf16, f16, fp8, int4 or mxfp4"));
 }
 
 absl::StatusOr<ExpertTarget> ParseExpertTarget(absl::string_view text) {
@@ -299,7 +299,7 @@ absl::StatusOr<ExpertTarget> ParseExpertTarget(absl::string_view text) {
   if (text == "stacked") return ExpertTarget::kStacked;
   if (text == "separate") return ExpertTarget::kSeparate;
   return absl::InvalidArgumentError(absl::StrCat(
-      internal::Quote(text), ": expected keep, stacked or separate"));
+      internal::Quote(text), ", expected keep, stacked or separate"));
 }
 
 absl::StatusOr<ConvertReport> ConvertCheckpoint(const std::string& source,

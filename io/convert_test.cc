@@ -449,7 +449,7 @@ TEST_F(ConvertTest, NamesWhatItCannotPack) {
                     HasSubstr("NaN at row 1, column 8")));
   options_.only = {"*.down_proj.weight", "*up_proj*"};
   EXPECT_THAT(message(ConvertTarget::kFp8),
-              HasSubstr("\"*.down_proj.weight\" names no weight"));
+              HasSubstr("only holds \"*.down_proj.weight\", which names"));
   options_.only = {};
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("out")));
   Write("norms", {{"norm.weight", {4}}}, "{}");

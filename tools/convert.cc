@@ -11,6 +11,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 #include "espalier/io/json.h"
 #include "espalier/tools/commands.h"
@@ -71,9 +72,12 @@ absl::StatusOr<ConvertReport> Convert(ConvertFlags& flags) {
 int Run(ConvertFlags& flags) {
   const auto to = ParseConvertTarget(flags.to);
   const auto experts = ParseExpertTarget(flags.experts);
-  for (const absl::Status& status : {to.status(), experts.status()}) {
+  for (const auto& [flag, status] :
+       {std::pair("--to", to.status()), {"--experts", experts.status()}}) {
     if (status.ok()) continue;
-    FailOnFolder("convert", status);
+    FailOnFolder("convert",
+                 absl::Status(status.code(),
+                              absl::StrCat(flag, " is ", status.message())));
     return kExitUsage;
   }
   flags.options.to = *to;
@@ -115,18 +119,21 @@ void AddConvert(CLI::App& app, int& exit_code) {
   cmd->add_option("--output", flags->output, "New folder")
       ->required()
       ->check(OutputPath());
-  cmd->add_option("--to", flags->to,
-                  "keep, f32, bf16, f16, fp8, int4 or mxfp4");
-  cmd->add_option("--experts", flags->experts, "keep, stacked or separate");
+  cmd->add_option("--to", flags->to, "keep, f32, bf16, f16, fp8, int4 or mxfp4")
+      ->capture_default_str();
+  cmd->add_option("--experts", flags->experts, "keep, stacked or separate")
+      ->capture_default_str();
   cmd->add_option("--int4-group", flags->options.int4_group,
-                  "Columns that share a scale: 32, 64 or 128");
+                  "Columns that share a scale: 32, 64 or 128")
+      ->capture_default_str();
   cmd->add_option("--only", flags->options.only,
                   "Weights to pack, * stands for any text (default: the linear "
                   "projections)");
   cmd->add_option("--max-shard", flags->options.max_shard_bytes,
                   "Largest file, for example 5GB")
-      ->transform(CLI::AsSizeValue(true))
-      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()));
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()))
+      ->default_str("5GB");
   cmd->add_flag("--resume", flags->options.resume,
                 "Go on where a killed run stopped");
   cmd->add_flag("--dry-run", flags->options.dry_run,

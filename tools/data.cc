@@ -1,6 +1,8 @@
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "espalier/tools/commands.h"
 #include "espalier/tools/data_flags.h"
 #include "espalier/tools/remote.h"
+#include "espalier/tools/whole_number.h"
 #include "espalier/train/open_data.h"
 
 namespace espalier::tools {
@@ -166,7 +169,7 @@ void AddData(CLI::App& app, int& exit_code) {
   AddCommon(inspect, *flags);
   AddTrainingDataFlags(inspect, &flags->data);
   inspect->add_option("--samples", flags->inspect.num_shown, "Samples to show")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   inspect->add_option("--html", flags->html_path, "Write a page here too")
       ->check(OutputPath());

@@ -1,10 +1,13 @@
 #include "espalier/tools/data_flags.h"
 
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "CLI/CLI.hpp"
 
 #include "espalier/tools/chat_flags.h"
+#include "espalier/tools/whole_number.h"
 
 namespace espalier::tools {
 
@@ -35,7 +38,7 @@ void AddTrainingDataFlags(CLI::App* cmd, DataConfig* config) {
       ->delimiter(',');
   cmd->add_option("--max-sample-tokens", config->max_sample_tokens,
                   "Longer samples are too long")
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   cmd->add_option("--long-samples", config->long_samples,
                   "What becomes of them")

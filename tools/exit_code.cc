@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "espalier/tools/commands.h"
+#include "espalier/tools/flag_names.h"
 
 namespace espalier::tools {
 
@@ -80,7 +81,7 @@ std::string ExitCodeHelp() {
 
 int FailOnFolder(const char* command, const absl::Status& status) {
   std::fprintf(stderr, "espalier %s: %s\n", command,
-               std::string(status.message()).c_str());
+               WithFlagNames(status.message()).c_str());
   return ExitCode(status);
 }
 

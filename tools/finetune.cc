@@ -11,6 +11,7 @@
 #include "espalier/runtime/thread_pool.h"
 #include "espalier/tools/commands.h"
 #include "espalier/tools/data_flags.h"
+#include "espalier/tools/flag_names.h"
 #include "espalier/tools/remote.h"
 #include "espalier/tools/whole_number.h"
 #include "espalier/train/session.h"
@@ -140,7 +141,7 @@ int Run(FinetuneFlags& flags) {
   const auto session = Session::Open(flags.config);
   if (!session.ok()) return FailOnFolder("finetune", session.status());
   for (const std::string& line : (*session)->summary()) {
-    std::printf("%s\n", line.c_str());
+    std::printf("%s\n", WithFlagNames(line).c_str());
   }
   const absl::Status status = Train(**session, flags.config);
   if (status.ok()) return 0;

@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "espalier/io/sample.h"
 #include "espalier/tools/chat_flags.h"
 #include "espalier/tools/commands.h"
+#include "espalier/tools/whole_number.h"
 #include "espalier/train/open_data.h"
 
 namespace espalier::tools {
@@ -166,10 +169,10 @@ void AddRender(CLI::App& app, int& exit_code) {
   cmd->add_option("--data", f.data, "JSON lines or an array of chats")
       ->required();
   cmd->add_option("--first", f.first, "Number of the first chat, from 0")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   cmd->add_option("--count", f.count, "How many")
-      ->check(CLI::PositiveNumber)
+      ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()))
       ->capture_default_str();
   cmd->add_flag("--prompt", f.prompt, "End with the prompt for an answer");
   cmd->add_flag("--json", f.json, "Print a JSON object a chat");

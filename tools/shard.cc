@@ -107,7 +107,7 @@ void AddShard(CLI::App& app, int& exit_code) {
                   "Largest file, for example 5GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->check(WholeNumber(1, std::numeric_limits<int64_t>::max()))
-      ->capture_default_str();
+      ->default_str("5GB");
   AddCommon(cmd, *flags);
   flags->remote.AddFlags(cmd);
   cmd->callback([flags, &exit_code] { exit_code = RunShard(*flags); });

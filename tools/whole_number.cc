@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
@@ -20,8 +21,15 @@ std::string Problem(const std::string& text, T min, T max) {
       value >= min && value <= max) {
     return "";
   }
-  return absl::StrCat("got ", text, ", expected a whole number from ", min,
-                      " to ", max);
+  if (max < std::numeric_limits<T>::max()) {
+    return absl::StrCat("got ", text, ", expected a whole number from ", min,
+                        " to ", max);
+  }
+  // A bound that no one means by its number.
+  const bool any = std::is_signed_v<T> && min == std::numeric_limits<T>::min();
+  return absl::StrCat("got ", text, ", expected a whole number",
+                      any ? "" : absl::StrCat(" of ", min, " or more"),
+                      ", in at most 64 bits");
 }
 
 }  // namespace

@@ -414,8 +414,9 @@ absl::StatusOr<ConvertPlan> ConvertPlan::Make(const WeightSource& source,
   if (IsPacking(options.to)) {
     for (size_t p = 0; p < hit.size(); ++p) {
       if (hit[p]) continue;
-      return absl::OutOfRangeError(absl::StrCat(
-          "pattern ", Quote(options.only[p]), " names no weight to pack"));
+      return absl::OutOfRangeError(
+          absl::StrCat("only holds ", Quote(options.only[p]),
+                       ", which names no weight to pack"));
     }
     if (plan.report_.num_packed == 0 && num_same == 0) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -134,8 +134,36 @@ TEST_F(FirstRunTest, FinetuneFlagsThatDoNotSuitAreTwo) {
         "--lora-rank=65536", "--threads=1025", "--target-modules=nope"}) {
     const test::CommandResult result = test::Espalier(Finetune({flag}));
     EXPECT_EQ(result.exit_code, 2) << flag << result.err;
+    const std::string name(flag, std::string(flag).find('='));
+    EXPECT_THAT(result.err, HasSubstr(name)) << flag;
   }
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("adapter")));
+}
+
+// By the names that a user gave them, not the library's.
+TEST_F(FirstRunTest, ErrorsNameFlags) {
+  const std::pair<Arguments, std::string> cases[] = {
+      {{"--lr=-1"}, "finetune: --lr is -1, expected a number above 0"},
+      {{"--dtype=f64"}, "finetune: --dtype is \"f64\""},
+      {{"--max-sample-tokens=65"},
+       "--max-sample-tokens is 65, expected at most --micro-batch-tokens = 64"},
+      {{"--max-sample-tokens=0"},
+       "--max-sample-tokens: got 0, expected a whole number of 1 or more"},
+      {{"--data-weights=1,2"},
+       "--data-weights has 2 values, expected one for each of the 1 --data"},
+      {{"--prompt-field=a"},
+       "--prompt-field is \"a\" and --completion-field is \"\""},
+      {{"--lora-rank=65536"}, "finetune: --lora-rank is 65536, expected 1 to "},
+      {{"--target-modules=q9"}, "--target-modules: \"q9\" matches no"},
+      {{"--output=" + Model()}, "--output: " + Model() + " is there already"}};
+  for (const auto& [flags, text] : cases) {
+    const test::CommandResult result = test::Espalier(Finetune(flags));
+    EXPECT_THAT(result.err, HasSubstr(text));
+  }
+  const test::CommandResult none =
+      test::Espalier(Finetune({"--held-out-fraction=0"}));
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("--held-out-fraction is 0"));
 }
 
 TEST_F(FirstRunTest, NumbersThatAreNotFiniteAreSix) {

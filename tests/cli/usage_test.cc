@@ -142,8 +142,8 @@ TEST_F(UsageTest, WholeNumbersAreTakenAsWritten) {
     const test::CommandResult result = test::Espalier(arguments);
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err,
-                AllOf(HasSubstr("--seed: got -1, expected a whole number from "
-                                "0 to 18446744073709551615")));
+                HasSubstr("--seed: got -1, expected a whole number of 0 or "
+                          "more, in at most 64 bits"));
   }
   for (const std::string size :
        {"99999999999999999999", "99999999999GB", "-1", "5XB"}) {
@@ -153,6 +153,33 @@ TEST_F(UsageTest, WholeNumbersAreTakenAsWritten) {
     EXPECT_EQ(result.exit_code, 2) << size;
     EXPECT_THAT(result.err, HasSubstr("--max-shard")) << size;
   }
+}
+
+// Bounds that nobody writes, such as the largest double, are not printed.
+TEST_F(UsageTest, BoundsAreReadable) {
+  const std::pair<size_t, std::string> cases[] = {
+      {1, "--samples=-1"},     {1, "--max-sample-tokens=0"},
+      {9, "--first=-1"},       {9, "--count=0"},
+      {10, "--max-shard=0"},   {4, "--max-shard=0"},
+      {4, "--int4-group=1e9"}, {0, "--max-steps=1e9"}};
+  for (const auto& [command, flag] : cases) {
+    Arguments arguments = With(Commands()[command], dir_.Path("empty"));
+    arguments.push_back(flag);
+    const std::string err = test::Espalier(arguments).err;
+    EXPECT_THAT(err, AllOf(HasSubstr(flag.substr(0, flag.find('='))),
+                           HasSubstr("expected a whole number")));
+    EXPECT_THAT(err, ::testing::Not(::testing::ContainsRegex("[0-9]{15}")));
+  }
+}
+
+TEST_F(UsageTest, HelpShowsDefaults) {
+  const std::string convert = test::Espalier({"convert", "--help"}).out;
+  for (const char* text : {"--to TEXT=keep", "--experts TEXT=keep",
+                           "--int4-group INT=32", "=5GB"}) {
+    EXPECT_THAT(convert, HasSubstr(text));
+  }
+  const std::string shard = test::Espalier({"shard", "--help"}).out;
+  EXPECT_THAT(shard, AllOf(HasSubstr("--tp INT=1"), HasSubstr("=5GB")));
 }
 
 // Missing, of another kind, below a file: the user's files, so 3.
