@@ -6,6 +6,7 @@
 #include "espalier/autograd/internal/region_frame.h"
 #include "espalier/autograd/mode.h"
 #include "espalier/autograd/rng_stream.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/check.h"
 
 namespace espalier {
@@ -84,7 +85,7 @@ RandomRun RngStream::Take(uint64_t count) {
     run = store.runs[store.next_run++];
   } else {
     constexpr uint64_t kBatch = Rng::kBatch;
-    position_ += (count + kBatch - 1) / kBatch * kBatch;
+    position_ += CeilDiv(count, kBatch) * kBatch;
   }
   if (const RegionFrame* sink = FindFrame(Role::kRecording)) {
     sink->store->runs.push_back(run);

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/thread_pool.h"
@@ -103,7 +104,7 @@ std::unique_ptr<PackedBytes> FileOffload::Pack(absl::string_view,
   const int64_t offset = chunk_used_;
   CopyOut(bytes, chunk_->mutable_bytes().data() + offset);
   chunk_->DontNeed(offset, num_bytes);
-  chunk_used_ += (num_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  chunk_used_ += CeilDiv(num_bytes, kPageBytes) * kPageBytes;
   return std::make_unique<InFile>(device, chunk_, offset, num_bytes);
 }
 

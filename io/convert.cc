@@ -19,6 +19,7 @@
 #include "espalier/io/internal/weight_source.h"
 #include "espalier/io/tensor_catalog.h"
 #include "espalier/io/weight_encoder.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier {
@@ -33,8 +34,6 @@ using internal::WeightSource;
 constexpr int64_t kPieceElements = int64_t{1} << 21;
 constexpr int64_t kTransposedElements = int64_t{1} << 24;
 constexpr int64_t kCopyBytes = int64_t{1} << 22;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 template <typename T>
 absl::Span<const uint8_t> AsBytes(const std::vector<T>& values) {

@@ -9,6 +9,7 @@
 
 #include "espalier/io/internal/text.h"
 #include "espalier/io/weight_reader.h"
+#include "espalier/runtime/ceil_div.h"
 
 namespace espalier {
 
@@ -26,8 +27,6 @@ constexpr Type kF32Types[] = {Type::kF32};
 constexpr absl::string_view kPackedParts[] = {
     ".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx",
     ".weight_global_scale"};
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 absl::Status Bad(const std::string& name, absl::string_view what) {
   return absl::InvalidArgumentError(

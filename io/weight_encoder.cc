@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/float16.h"
 #include "espalier/runtime/packed_weight.h"
 
@@ -16,8 +17,6 @@ namespace espalier {
 namespace {
 
 constexpr double kLeastScale = 0x1p-126;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 absl::Status CheckSizes(bool sizes_match) {
   if (sizes_match) return absl::OkStatus();

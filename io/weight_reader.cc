@@ -13,13 +13,12 @@
 
 #include "espalier/io/internal/text.h"
 #include "espalier/io/internal/weight_codec.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/guard.h"
 
 namespace espalier {
 
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t GroupsOf(const WeightInfo& info) {
   return info.group == 0 ? 1 : CeilDiv(info.columns(), info.group);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/dtype.h"
 
 namespace espalier {
@@ -23,9 +24,7 @@ constexpr int64_t RowGrain(int64_t width) {
 // Sums over rows (gradients of row vectors) run in sequence inside a block of
 // rows; the blocks are then added in order.
 inline constexpr int64_t kBlockRows = 64;
-constexpr int64_t NumBlocks(int64_t rows) {
-  return (rows + kBlockRows - 1) / kBlockRows;
-}
+constexpr int64_t NumBlocks(int64_t rows) { return CeilDiv(rows, kBlockRows); }
 
 // Outputs of this many bytes and more are written past the caches: they would
 // not be there any more when the next op reads them.

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/check.h"
 
 namespace espalier {
@@ -130,7 +131,7 @@ void FileMap::WillNeed(int64_t offset, int64_t count) const {
 
 void FileMap::DontNeed(int64_t offset, int64_t count) const {
   CheckRange(offset, count);
-  const int64_t begin = (offset + PageBytes() - 1) / PageBytes() * PageBytes();
+  const int64_t begin = CeilDiv(offset, PageBytes()) * PageBytes();
   int64_t end = (offset + count) / PageBytes() * PageBytes();
   // The last page of the file is whole when the range reaches its end.
   if (offset + count == size_) end = size_;

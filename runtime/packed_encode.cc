@@ -4,13 +4,12 @@
 #include <cmath>
 #include <utility>
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/guard.h"
 
 namespace espalier {
 
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Largest magnitude in rows [row, row + rows) and columns [column, column +
 // columns), cut at the edges of [out, in].

@@ -7,13 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/context.h"
 
 namespace espalier {
 
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool IsScaleDType(PackedFormat format, DType dtype) {
   switch (format) {

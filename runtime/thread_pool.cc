@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/cpu_count.h"
 #include "espalier/runtime/mutex.h"
@@ -288,7 +289,7 @@ bool ThreadPool::Impl::InRegion() const {
 void ThreadPool::Impl::ParallelFor(int64_t n, int64_t grain,
                                    const ChunkFn& fn) {
   ESPALIER_CHECK(n >= 0 && grain >= 1, "parallel for of ", n, " by ", grain);
-  const Region region{n, grain, n / grain + (n % grain != 0 ? 1 : 0), &fn};
+  const Region region{n, grain, CeilDiv(n, grain), &fn};
   if (region.num_chunks <= 1 || num_threads_ == 1 || InRegion()) {
     for (int64_t i = 0; i < region.num_chunks; ++i) RunChunk(region, i);
     return;

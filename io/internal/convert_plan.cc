@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 
 #include "espalier/io/internal/text.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::internal {
@@ -17,8 +18,6 @@ namespace espalier::internal {
 namespace {
 
 using Type = SafetensorsDType;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool IsPacking(ConvertTarget to) {
   return to == ConvertTarget::kFp8 || to == ConvertTarget::kInt4 ||

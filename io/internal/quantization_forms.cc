@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 
 #include "espalier/io/quantization_config.h"
+#include "espalier/runtime/ceil_div.h"
 
 namespace espalier {
 
@@ -46,8 +47,6 @@ absl::Status ReadGroups(const QuantizationConfig& config,
   scheme->group_size = std::max<int64_t>(first.group_size, 0);
   return absl::OkStatus();
 }
-
-int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 // Adds the parts of one form of a linear layer [out, in].
 class FormAdder {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "espalier/ops/adamw8bit/internal/kernels.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/kernel.h"
 
 namespace espalier {
@@ -17,7 +18,7 @@ constexpr Kernel<adamw8bit::Args> kUpdate[] = {
 }  // namespace
 
 AdamW8BitMoments AdamW8BitMoments::Zeros(Device& device, int64_t n) {
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  const int64_t blocks = CeilDiv(n, kBlock);
   const std::vector<uint8_t> middle(static_cast<size_t>(n), 128);
   return {Tensor::FromHost<uint8_t>(device, {n}, middle),
           Tensor::Zeros(device, {n}, kU8),

@@ -6,6 +6,7 @@
 #include "espalier/ops/attention/internal/rows.h"
 #include "espalier/ops/online_softmax/online_softmax.h"
 #include "espalier/ops/scratch_slots.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/thread_pool.h"
 
 namespace espalier::attention {
@@ -15,8 +16,6 @@ namespace {
 using gemm::kLanes;
 using gemm::Tile;
 using gemm::TileStore;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One pair of blocks with one group of heads.
 class BackwardTask {

@@ -5,6 +5,7 @@
 #include "espalier/ops/attention/internal/panels.h"
 #include "espalier/ops/online_softmax/online_softmax.h"
 #include "espalier/ops/scratch_slots.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/thread_pool.h"
 
 namespace espalier::attention {
@@ -13,8 +14,6 @@ namespace {
 
 using gemm::kLanes;
 using gemm::Tile;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 float SinkAt(const View& sinks, int64_t head) {
   return sinks.dtype == kBF16 ? float{sinks.data<const BFloat16>()[head]}

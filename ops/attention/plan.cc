@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/ops/online_softmax/online_softmax.h"
+#include "espalier/runtime/ceil_div.h"
 
 namespace espalier::attention {
 
@@ -13,7 +14,6 @@ constexpr int64_t kForwardRows = 256;  // queries times heads of a group
 constexpr int64_t kForwardKeys = 256;
 constexpr int64_t kBackwardBlock = 192;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
 // Hands out the parts of a slot one after another.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "espalier/ops/gemm/tile.h"
+#include "espalier/runtime/ceil_div.h"
 
 // Packing reads memory in a pattern that the hardware does not foresee, so the
 // register tiles, which leave the memory idle, fetch what is packed next.
@@ -42,11 +43,9 @@ inline Strips StripsOf(const Operand& operand, int64_t lane, int64_t num_lanes,
   const bool along = 2 * row_bytes > kLong;
   strips.line_step = along ? 64 : pitch;
   strips.unit_step = along ? pitch : kPrefetchLines * pitch;
-  strips.num_units =
-      along ? num_rows : (num_rows + kPrefetchLines - 1) / kPrefetchLines;
+  strips.num_units = along ? num_rows : CeilDiv(num_rows, kPrefetchLines);
   strips.column_step = along ? kLong : 64;
-  strips.num_columns =
-      (row_bytes + strips.column_step - 1) / strips.column_step;
+  strips.num_columns = CeilDiv(row_bytes, strips.column_step);
   return strips;
 }
 

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "espalier/runtime/ceil_div.h"
+
 namespace espalier::gemm {
 namespace {
 
@@ -20,7 +22,6 @@ constexpr int64_t kUnpackedTask = 64;
 constexpr int64_t kFusedRows = 512;
 constexpr int64_t kFusedTask = 64;  // columns: one group of panels
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
 // The size, a multiple of `unit`, of even pieces of at most `most`.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/cpu_features.h"
 #include "espalier/runtime/dtype.h"
 
@@ -128,7 +129,7 @@ struct Tile {
   void (*flush)() = nullptr;
 
   int64_t words(int64_t num_k) const {
-    return (num_k + k_step - 1) / k_step * words_per_step;
+    return CeilDiv(num_k, k_step) * words_per_step;
   }
 };
 

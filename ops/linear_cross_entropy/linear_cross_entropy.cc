@@ -7,6 +7,7 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/linear_cross_entropy/internal/kernels.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
 
@@ -191,8 +192,8 @@ LinearCrossEntropyResult LinearCrossEntropy(
     if (trained) {
       const int64_t block = args.plan.vocab_block;
       powers = EmptyLike(wv);
-      block_max = Tensor::Empty(
-          device, {(wv.dim(0) + block - 1) / block, xv.dim(0)}, kF32);
+      block_max =
+          Tensor::Empty(device, {CeilDiv(wv.dim(0), block), xv.dim(0)}, kF32);
       args.powers = powers.view();
       args.block_max = block_max.view();
     }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {
@@ -46,8 +47,7 @@ struct LaneScales {
   LaneScales(const PackedView& weight, int64_t strip)
       : weight(weight),
         strip(strip),
-        lines(LinesOf(weight, strip,
-                      (weight.in + weight.group - 1) / weight.group)) {}
+        lines(LinesOf(weight, strip, CeilDiv(weight.in, weight.group))) {}
   int64_t At(int64_t k) const {
     return kPackedStrip * (lines.first + k / weight.group * lines.width);
   }
@@ -140,7 +140,7 @@ void Chunk(Int4, const __m512i* lines, int count, const ScaleSource& source,
 }
 
 int64_t LinesLeft(int64_t columns, int per_line) {
-  return (columns + per_line - 1) / per_line;
+  return CeilDiv(columns, per_line);
 }
 
 template <typename Format>

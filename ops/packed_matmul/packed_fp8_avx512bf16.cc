@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "espalier/ops/packed_matmul/internal/kernels.h"
+#include "espalier/runtime/ceil_div.h"
 
 namespace espalier::packed {
 namespace {
@@ -53,9 +54,9 @@ struct Walk {
 };
 Walk WalkLanes(const PackedView& w, int64_t row, int64_t columns,
                int64_t line) {
-  const int64_t units = (w.in + columns - 1) / columns;
+  const int64_t units = CeilDiv(w.in, columns);
   const int64_t strip = row / kPackedStrip;
-  const int64_t strips = (w.out + kPackedStrip - 1) / kPackedStrip;
+  const int64_t strips = CeilDiv(w.out, kPackedStrip);
   const int64_t panel = strip / kPanelStrips * kPanelStrips;
   return {line * (panel * units + strip - panel),
           line * std::min(kPanelStrips, strips - panel)};
@@ -144,7 +145,7 @@ class PanelWriter {
 // Writes zeros where a tile's last step has no k, and to absent lanes.
 void ClearEdges(const PanelWriter& writer, const Tile& tile,
                 const PackArgs& args) {
-  const int64_t steps = (args.num_k + tile.k_step - 1) / tile.k_step;
+  const int64_t steps = CeilDiv(args.num_k, tile.k_step);
   for (int64_t lane = args.num_lanes; lane % kLanes != 0; ++lane) {
     uint32_t* panel = args.out + lane / kLanes * args.out_stride;
     for (int64_t k = 0; k < steps * tile.k_step; ++k) {

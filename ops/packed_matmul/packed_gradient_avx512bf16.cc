@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {
@@ -71,7 +72,7 @@ struct LaneSource {
     for (int64_t i = Least(16, weight.out - row); i < 16; ++i) r[i] = fill;
   }
   int64_t Scale(int64_t row, int64_t column) const {
-    const int64_t groups = (weight.in + weight.group - 1) / weight.group;
+    const int64_t groups = CeilDiv(weight.in, weight.group);
     const StripLines at = LinesOf(weight, row / kPackedStrip, groups);
     return kPackedStrip * (at.first + column / weight.group * at.width) +
            row % kPackedStrip;
@@ -269,9 +270,8 @@ void Gradient4Bit(const void* packed, const PackArgs& args, __m512i fill) {
       const int64_t row = args.k_begin + k;
       source.Fetch(row, column / 2, fill, r);
       Pairs(Format{}, source, row, column, columns, r,
-            Block{(columns + kLanes - 1) / kLanes,
-                  (Least(16, args.num_k - k) + 1) / 2, out + k / 2 * kLanes,
-                  args.out_stride});
+            Block{CeilDiv(columns, kLanes), (Least(16, args.num_k - k) + 1) / 2,
+                  out + k / 2 * kLanes, args.out_stride});
     }
   }
 }
@@ -318,7 +318,7 @@ void GradientFp8(const void* packed, const PackArgs& args) {
                                column / kSide * weight.scales.strides[1]),
                 &table);
       for (int64_t c = lane; c < lane_end; c += 64) {
-        const int64_t strips = (Least(64, lane_end - c) + kLanes - 1) / kLanes;
+        const int64_t strips = CeilDiv(Least(64, lane_end - c), kLanes);
         uint32_t* out = args.out + c / kLanes * args.out_stride;
         for (int64_t i = k; i < k_end; i += 16) {
           __m512i r[16];

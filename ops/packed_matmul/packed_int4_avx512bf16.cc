@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {
@@ -22,7 +23,7 @@ void PreparePanel(const PackedView& weight, int64_t strip,
 #include "espalier/ops/packed_matmul/internal/fused-inl.h"
 
 int64_t NumGroups(const PackedView& weight) {
-  return (weight.in + weight.group - 1) / weight.group;
+  return CeilDiv(weight.in, weight.group);
 }
 
 // Groups are of 32, 64 or 128.
@@ -61,7 +62,7 @@ struct PanelTables {
   }
   static void Prepare(Panel* panel, int64_t k, char* scratch) {
     auto* tables = reinterpret_cast<ByteTable*>(scratch);
-    const int64_t count = (k + panel->group - 1) / panel->group * panel->width;
+    const int64_t count = CeilDiv(k, panel->group) * panel->width;
     for (int64_t i = 0; i < count; ++i) {
       Int4::MakeTable(ScaleValues(panel->scales, kPackedStrip * i), tables + i);
     }
@@ -136,7 +137,7 @@ bool Finite(const FusedArgs& args) {
   const PackedView& weight = *static_cast<const PackedView*>(args.source);
   const int64_t groups = NumGroups(weight);
   if (weight.layout == PackedLayout::kLanes) {
-    const int64_t strips = (args.num_lanes + kPackedStrip - 1) / kPackedStrip;
+    const int64_t strips = CeilDiv(args.num_lanes, kPackedStrip);
     return AreFinite(weight.scales, args.lane_begin * groups,
                      strips * kPackedStrip * groups);
   }

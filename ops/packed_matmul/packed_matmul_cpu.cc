@@ -3,6 +3,7 @@
 #include "espalier/ops/matmul/linear_terms.h"
 #include "espalier/ops/packed_matmul/internal/kernels.h"
 #include "espalier/ops/packed_matmul/panel_products.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/thread_pool.h"
 
 namespace espalier::packed {
@@ -83,12 +84,12 @@ void WriteLine(PackedFormat format, const uint32_t units[16], uint8_t* line) {
 
 void PreparePanel(const PrepareArgs& args, int64_t panel) {
   const PackedView& rows = args.rows;
-  const int64_t strips = (rows.out + kPackedStrip - 1) / kPackedStrip;
+  const int64_t strips = CeilDiv(rows.out, kPackedStrip);
   const int64_t first = panel * kPanelStrips;
   const int64_t width =
       strips - first < kPanelStrips ? strips - first : kPanelStrips;
   const int64_t columns = rows.format == PackedFormat::kFp8Block ? 4 : 8;
-  const int64_t units = (rows.in + columns - 1) / columns;
+  const int64_t units = CeilDiv(rows.in, columns);
   const int64_t row_bytes = rows.codes.dim(1) * SizeOf(rows.codes.dtype);
   const int64_t stride = rows.codes.stride(0) * SizeOf(rows.codes.dtype);
   const auto* codes = rows.codes.data<uint8_t>();
@@ -138,7 +139,7 @@ void LinearCpu(const LinearArgs& args, const Exec& exec) {
 
 void PrepareCpu(const PrepareArgs& args, const Exec& exec) {
   constexpr int64_t kPanel = kPackedStrip * kPanelStrips;
-  exec.pool.ParallelFor((args.rows.out + kPanel - 1) / kPanel, 1,
+  exec.pool.ParallelFor(CeilDiv(args.rows.out, kPanel), 1,
                         [&](int64_t begin, int64_t end) {
                           for (int64_t i = begin; i < end; ++i) {
                             PreparePanel(args, i);

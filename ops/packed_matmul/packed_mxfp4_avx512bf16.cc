@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {
@@ -81,7 +82,7 @@ bool ScalesWithin(const FusedArgs& args, int low, int high) {
     return out == 0;
   };
   if (weight.layout == PackedLayout::kLanes) {
-    const int64_t strips = (args.num_lanes + kPackedStrip - 1) / kPackedStrip;
+    const int64_t strips = CeilDiv(args.num_lanes, kPackedStrip);
     return within(scales + args.lane_begin * groups,
                   strips * kPackedStrip * groups);
   }

@@ -7,6 +7,7 @@
 #include "espalier/ops/gemm/finish.h"
 #include "espalier/ops/packed_matmul/internal/product_plan.h"
 #include "espalier/ops/split.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/thread_pool.h"
 
@@ -16,8 +17,6 @@ namespace {
 using gemm::kLanes;
 using gemm::Tile;
 using gemm::TileStore;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 char* ElementAt(void* base, int64_t index, DType dtype) {
   return static_cast<char*>(base) + index * SizeOf(dtype);

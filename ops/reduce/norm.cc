@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "espalier/ops/split.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/kernel.h"
 #include "espalier/runtime/thread_pool.h"
 
@@ -43,8 +44,7 @@ constexpr Kernel<Args> kSum[] = {
 
 double SumOfSquares(const Tensor& x) {
   ESPALIER_CHECK(x.is_contiguous(), "x is strided ", ToString(x));
-  const int64_t pieces =
-      (x.num_elements() + kPointwiseGrain - 1) / kPointwiseGrain;
+  const int64_t pieces = CeilDiv(x.num_elements(), kPointwiseGrain);
   const MemoryScope scope(x.device(), MemoryTag::kWorkspace);
   const Tensor sums = Tensor::Empty(x.device(), {pieces}, kF64);
   Launch("sum_of_squares", kSum, x, Args{x.view(), sums.view()}, {&x}, {&sums});

@@ -7,6 +7,7 @@
 #include "espalier/autograd/node.h"
 #include "espalier/ops/reduce/internal/kernels.h"
 #include "espalier/ops/split.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/kernel.h"
 
 namespace espalier {
@@ -49,10 +50,9 @@ Variable ScaledSum(absl::string_view op, const Variable& x, double factor) {
   Tensor pieces;
   {
     const MemoryScope scope(xv.device(), MemoryTag::kWorkspace);
-    pieces = Tensor::Empty(
-        xv.device(),
-        {(xv.num_elements() + kPointwiseGrain - 1) / kPointwiseGrain},
-        WideOf(xv.dtype()));
+    pieces = Tensor::Empty(xv.device(),
+                           {CeilDiv(xv.num_elements(), kPointwiseGrain)},
+                           WideOf(xv.dtype()));
   }
   Launch(op, kSum, xv,
          reduce::SumArgs{xv.view(), factor, pieces.view(), y.view()}, {&xv},

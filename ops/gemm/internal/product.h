@@ -12,8 +12,6 @@
 
 namespace espalier::gemm {
 
-inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <typename T>
 T* Advance(T* base, int64_t elements, DType dtype) {
   using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;

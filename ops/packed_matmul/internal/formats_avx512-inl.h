@@ -442,7 +442,7 @@ struct StripLines {
 };
 inline StripLines LinesOf(const PackedView& weight, int64_t strip,
                           int64_t units) {
-  const int64_t strips = (weight.out + kPackedStrip - 1) / kPackedStrip;
+  const int64_t strips = CeilDiv(weight.out, kPackedStrip);
   const int64_t panel = strip / kPanelStrips * kPanelStrips;
   return {panel * units + strip - panel, Least(kPanelStrips, strips - panel)};
 }

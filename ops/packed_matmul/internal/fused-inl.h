@@ -82,7 +82,7 @@ struct RowsOfA {
 
 inline int LinesAt(int64_t left, int lines, int columns) {
   if (left >= kChunkColumns) return lines;
-  return static_cast<int>((left + columns - 1) / columns);
+  return static_cast<int>(CeilDiv(left, columns));
 }
 
 // Sums [rows][strips][16] to C.
@@ -291,10 +291,10 @@ void RunHigh(const Panel& panel, const AheadLines& ahead, const FusedArgs& args,
   StoreRows(&totals.sums[0][0][0], N, args, row, rows, lane);
 }
 
-inline int64_t NumTiles(int64_t m) { return (m + kTileRows - 1) / kTileRows; }
+inline int64_t NumTiles(int64_t m) { return CeilDiv(m, kTileRows); }
 // Words of a tile of A: [chunks of 16][kTileRows].
 inline int64_t TileWords(int64_t k) {
-  return (k + kChunkColumns - 1) / kChunkColumns * kChunkWords * kTileRows;
+  return CeilDiv(k, kChunkColumns) * kChunkWords * kTileRows;
 }
 // Tiles are of even heights: row of tile i of n tiles.
 inline int64_t TileRow(int64_t m, int64_t i, int64_t n) { return m * i / n; }

@@ -22,7 +22,7 @@ inline void LoadRows(const PackedView& weight, int64_t strip, int64_t byte,
 }
 
 inline int PanelWidth(const PackedView& weight, int64_t strip) {
-  const int64_t strips = (weight.out + kPackedStrip - 1) / kPackedStrip;
+  const int64_t strips = CeilDiv(weight.out, kPackedStrip);
   return static_cast<int>(Least(kPanelStrips, strips - strip));
 }
 

@@ -6,6 +6,7 @@
 
 #include "espalier/ops/gemm/plan.h"
 #include "espalier/ops/packed_matmul/panel_products.h"
+#include "espalier/runtime/ceil_div.h"
 
 namespace espalier::packed {
 
@@ -43,10 +44,7 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   constexpr int64_t kFusedTile = 8;
   constexpr int64_t kFewWords = 128;
   constexpr int64_t kOneTile = 8;  // rows up to which one low wide tile wins
-  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const auto round_up = [&](int64_t a, int64_t b) {
-    return ceil_div(a, b) * b;
-  };
+  const auto round_up = [](int64_t a, int64_t b) { return CeilDiv(a, b) * b; };
   ProductPlan plan;
   if (product.m == 0 || product.n == 0) return plan;
   const gemm::KSplit split = gemm::SplitK(product.k, tile.compute);
@@ -74,13 +72,13 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
     block = product.fused.a_bytes / (2 * product.k + 1) / kFusedTile;
     block = std::clamp<int64_t>(block * kFusedTile, 32, kFusedRows);
   }
-  plan.m_block = ceil_div(product.m, ceil_div(product.m, block));
+  plan.m_block = CeilDiv(product.m, CeilDiv(product.m, block));
   if (plan.fused) plan.m_block = round_up(plan.m_block, kFusedTile);
-  const int64_t tiles = ceil_div(plan.m_block, most_rows);
-  plan.tile_rows = static_cast<int>(ceil_div(plan.m_block, tiles));
+  const int64_t tiles = CeilDiv(plan.m_block, most_rows);
+  plan.tile_rows = static_cast<int>(CeilDiv(plan.m_block, tiles));
   if (!plan.fused) plan.m_block = tiles * plan.tile_rows;
-  plan.m_tasks = ceil_div(product.m, plan.m_block);
-  plan.n_tasks = ceil_div(product.n, kProductChunk);
+  plan.m_tasks = CeilDiv(product.m, plan.m_block);
+  plan.n_tasks = CeilDiv(product.n, kProductChunk);
   plan.a_bytes = round_up(tiles * tile.words(product.k) * tile.a_pitch * 4, 64);
   plan.b_bytes = tile.words(std::min(plan.k_block, product.k)) * 4 *
                  round_up(std::min(product.n, plan.unit), gemm::kLanes);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/device.h"
 #include "espalier/runtime/view.h"
 
@@ -14,7 +15,7 @@ inline constexpr int64_t kColumns = 4096;
 // Floats of scratch for a row: exponentials and the maxima of its pieces, in
 // whole cache lines.
 constexpr int64_t ScratchWidth(int64_t width) {
-  return (width + (width + kColumns - 1) / kColumns + 15) / 16 * 16;
+  return (width + CeilDiv(width, kColumns) + 15) / 16 * 16;
 }
 
 struct ForwardArgs {
