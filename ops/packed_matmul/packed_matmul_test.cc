@@ -46,6 +46,26 @@ test::Fn Apply(const Packing& packing, int64_t out, bool lanes) {
   };
 }
 
+// In rows, of codes(row, byte) and scales(row, group).
+template <typename Codes, typename Scales>
+PackedWeight Mxfp4(Device& device, int64_t out, int64_t in, const Codes& codes,
+                   const Scales& scales) {
+  std::vector<uint8_t> code_bytes;
+  std::vector<uint8_t> scale_bytes;
+  for (int64_t row = 0; row < out; ++row) {
+    for (int64_t byte = 0; byte < in / 2; ++byte) {
+      code_bytes.push_back(static_cast<uint8_t>(codes(row, byte)));
+    }
+    for (int64_t group = 0; group < in / 32; ++group) {
+      scale_bytes.push_back(static_cast<uint8_t>(scales(row, group)));
+    }
+  }
+  return *PackedWeight::Create(
+      PackedFormat::kMxfp4, 32, out, in,
+      Tensor::FromHost<uint8_t>(device, {out, in / 2}, code_bytes),
+      Tensor::FromHost<uint8_t>(device, {out, in / 32}, scale_bytes));
+}
+
 std::vector<uint8_t> Bytes(const Tensor& tensor) {
   const Tensor host = tensor.ToHost();
   const auto* data = static_cast<const uint8_t*>(host.view().pointer);
@@ -262,31 +282,20 @@ TEST_P(PackedLinearTest, LongReductionsInBothDirections) {
   }
 }
 
-// Feature o has scale o % 6 of these, and codes of zeros alone if o % 4 == 0:
-// zero times an infinite scale is NaN.
 // Pieces of one product that are decoded in two ways, the middle one for its
 // odd scales, share the rows of x; so do those of several blocks of rows.
 TEST_P(PackedLinearTest, OddPiecesBesideOrdinaryOnes) {
   Device& device = test::ContextFor(GetParam().isa, 2).cpu();
-  constexpr int64_t kOut = 1300;
-  constexpr int64_t kIn = 96;
-  std::vector<uint8_t> codes;
-  std::vector<uint8_t> scales;
-  for (int64_t row = 0; row < kOut; ++row) {
-    for (int64_t byte = 0; byte < kIn / 2; ++byte) {
-      // No code 1 or 9: half of the smallest scale is subnormal.
-      const int64_t code = (row * 7 + byte * 3) % 6 + 2;
-      codes.push_back(static_cast<uint8_t>(code | (code ^ 8) << 4));
-    }
-    for (int64_t g = 0; g < kIn / 32; ++g) {
-      const int64_t plain = 110 + (row + g) % 9;
-      scales.push_back(static_cast<uint8_t>(row == 500 ? 1 : plain));
-    }
-  }
-  const PackedWeight weight = *PackedWeight::Create(
-      PackedFormat::kMxfp4, 32, kOut, kIn,
-      Tensor::FromHost<uint8_t>(device, {kOut, kIn / 2}, codes),
-      Tensor::FromHost<uint8_t>(device, {kOut, kIn / 32}, scales));
+  const PackedWeight weight = Mxfp4(
+      device, 1300, 96,
+      [](int64_t row, int64_t byte) {
+        // No code 1 or 9: half of the smallest scale is subnormal.
+        const int64_t code = (row * 7 + byte * 3) % 6 + 2;
+        return code | (code ^ 8) << 4;
+      },
+      [](int64_t row, int64_t group) {
+        return row == 500 ? 1 : 110 + (row + group) % 9;
+      });
   for (bool lanes : {false, true}) {
     for (int64_t rows : {20, 600}) {
       const Twin twin =
@@ -297,6 +306,8 @@ TEST_P(PackedLinearTest, OddPiecesBesideOrdinaryOnes) {
   }
 }
 
+// Feature o has scale o % 6 of these, and codes of zeros alone if o % 4 == 0:
+// zero times an infinite scale is NaN.
 TEST_P(PackedLinearTest, EveryKindOfInt4Scale) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<float> kinds = {1.3f, -0.7f,  kInfinity,
@@ -345,19 +356,10 @@ TEST_P(PackedLinearTest, EveryMxfp4Scale) {
   Device& device = test::ContextFor(GetParam().isa, 1).cpu();
   constexpr int64_t kOut = 256;
   constexpr int64_t kIn = 64;
-  std::vector<uint8_t> codes;
-  std::vector<uint8_t> scales;
-  for (int64_t row = 0; row < kOut; ++row) {
-    for (int64_t byte = 0; byte < kIn / 2; ++byte) {
-      codes.push_back(static_cast<uint8_t>(byte * 17 + row));
-    }
-    scales.push_back(static_cast<uint8_t>(row));
-    scales.push_back(120);
-  }
-  const PackedWeight rows = *PackedWeight::Create(
-      PackedFormat::kMxfp4, 32, kOut, kIn,
-      Tensor::FromHost<uint8_t>(device, {kOut, kIn / 2}, codes),
-      Tensor::FromHost<uint8_t>(device, {kOut, 2}, scales));
+  const PackedWeight rows = Mxfp4(
+      device, kOut, kIn,
+      [](int64_t row, int64_t byte) { return byte * 17 + row; },
+      [](int64_t row, int64_t group) { return group == 0 ? row : 120; });
   const std::vector<double> want = ToDoubles(DecodeReference(rows, kF32));
   std::vector<double> eye(kIn * kIn);
   for (size_t i = 0; i < kIn; ++i) eye[i * kIn + i] = 1;

@@ -91,13 +91,19 @@ TEST(RopeValueTest, TurnsPairsByPositionTimesFrequency) {
   EXPECT_NEAR(y[3], 4 * std::cos(0.5) + 2 * std::sin(0.5), 1e-12);
 }
 
-TEST(RopeFrequencyTest, Llama3KeepsShortAndStretchesLongWavelengths) {
+// Of Llama 3.1.
+RopeOptions Llama3() {
   RopeOptions options;
   options.rotary_dim = 128;
   options.theta = 500000;
   options.scaling = RopeScaling::kLlama3;
   options.factor = 8;
   options.original_max_position_embeddings = 8192;
+  return options;
+}
+
+TEST(RopeFrequencyTest, Llama3KeepsShortAndStretchesLongWavelengths) {
+  RopeOptions options = Llama3();
   const std::vector<double> scaled = RopeFrequencies(options);
   options.scaling = RopeScaling::kNone;
   const std::vector<double> plain = RopeFrequencies(options);
@@ -113,14 +119,9 @@ TEST(RopeFrequencyTest, Llama3KeepsShortAndStretchesLongWavelengths) {
 // original length down to low_freq_factor, the share of the plain frequency
 // falls from 1 to 0 along a line.
 TEST(RopeFrequencyTest, Llama3BlendsTheMiddleBandAlongALine) {
-  RopeOptions options;
-  options.rotary_dim = 128;
-  options.theta = 500000;
-  options.scaling = RopeScaling::kLlama3;
-  options.factor = 8;
+  RopeOptions options = Llama3();
   options.low_freq_factor = 1.5;
   options.high_freq_factor = 5;
-  options.original_max_position_embeddings = 8192;
   const std::vector<double> got = RopeFrequencies(options);
   int num_blended = 0;
   for (size_t i = 0; i < got.size(); ++i) {
