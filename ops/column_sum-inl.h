@@ -34,6 +34,25 @@ void SumBlocks(const Exec& exec, int64_t rows, int64_t width, float* blocks,
   });
 }
 
+// The same with blocks of `columns` where row(t, sums, access) also writes row
+// t of [rows, width] elements at `out`, past the caches if it may.
+template <class Row>
+void SumAndWriteRows(const Exec& exec, int64_t rows, int64_t columns,
+                     float* blocks, int64_t width, const void* out,
+                     int64_t element_bytes, const Row& row) {
+  const bool streams =
+      out != nullptr && StreamsRows(out, rows, width, element_bytes);
+  const bool native = RoundsNatively(exec);
+  SumBlocks(exec, rows, columns, blocks, [&](int64_t t, float* sums) {
+    if (streams) {
+      row(t, sums, StreamAccess{{native}});
+      hwy::FlushStream();
+    } else {
+      row(t, sums, WholeAccess{native});
+    }
+  });
+}
+
 // sum [width] = the first `width` columns of the blocks, added in order; the
 // blocks are `stride` apart, 0 standing for width.
 template <typename T>

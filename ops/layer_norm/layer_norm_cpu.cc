@@ -119,17 +119,10 @@ void Backward(const BackwardArgs& args, const Exec& exec) {
     return;
   }
   float* blocks = args.block_sums.data<float>();
-  const bool native = RoundsNatively(exec);
-  const bool streams =
-      args.dx && StreamsRows(args.dx.pointer, rows, width, sizeof(T));
-  SumBlocks(exec, rows, 2 * width, blocks, [&](int64_t t, float* sums) {
-    if (streams) {
-      BackwardRow<T>(args, t, sums, StreamAccess{{native}});
-      hwy::FlushStream();
-    } else {
-      BackwardRow<T>(args, t, sums, WholeAccess{native});
-    }
-  });
+  SumAndWriteRows(exec, rows, 2 * width, blocks, width, args.dx.pointer,
+                  sizeof(T), [&](int64_t t, float* sums, auto access) {
+                    BackwardRow<T>(args, t, sums, access);
+                  });
   if (args.dweight) {
     AddBlocks(exec, rows, width, blocks, args.dweight.data<T>(), 2 * width);
   }
