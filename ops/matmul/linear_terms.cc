@@ -55,6 +55,13 @@ Tensor AddendGradient(const Tensor& dy, double beta) {
   return Scale(Variable(dy), beta).value();
 }
 
+Tensor AsMatrix(const Tensor& x) {
+  if (x.ndim() == 2) return x;
+  int64_t rows = 1;
+  for (int d = 0; d + 1 < x.ndim(); ++d) rows *= x.dim(d);
+  return x.Reshape({rows, x.dim(-1)});
+}
+
 void CopyAddend(const View& addend, const View& c, const Exec& exec) {
   constexpr int64_t kGrain = int64_t{1} << 18;
   const int64_t bytes = c.num_elements() * SizeOf(c.dtype);

@@ -26,6 +26,9 @@ Tensor BiasGradient(const Tensor& dy, DType dtype);
 // beta * dy; zeros for 0.
 Tensor AddendGradient(const Tensor& dy, double beta);
 
+// [rows, columns] of a contiguous tensor [.., columns].
+Tensor AsMatrix(const Tensor& x);
+
 // For kernels: c = addend, both contiguous and alike.
 void CopyAddend(const View& addend, const View& c, const Exec& exec);
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "espalier/autograd/node.h"
+#include "espalier/ops/matmul/frozen_linear.h"
 #include "espalier/ops/matmul/internal/kernels.h"
 #include "espalier/ops/matmul/internal/product.h"
 #include "espalier/ops/matmul/linear_terms.h"
@@ -52,28 +52,18 @@ void Multiply(absl::string_view op, const Tensor& a,
                   terms, alpha, c_rows);
 }
 
-struct PreparedLinearNode final : autograd::Node {
-  explicit PreparedLinearNode(PreparedWeight weight)
-      : weight(std::move(weight)) {}
+struct PreparedLinearNode final : matmul::FrozenLinearNode {
+  PreparedLinearNode(PreparedWeight weight, const LinearOptions& options,
+                     const Variable& bias)
+      : FrozenLinearNode(options, bias), weight(std::move(weight)) {}
   absl::string_view name() const override { return "prepared_linear"; }
-  // The weight is a parameter held by its module, not memory of the step.
-  void ForEachSaved(SavedVisitor) override {}
-  std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
-    const Tensor& dy = dys[0];
-    Tensor dx, dbias, daddend;
-    if (needs_grad(0)) {
-      dx = Tensor::Empty(dy.device(),
-                         dy.shape().WithDim(-1, weight.in_features()),
-                         dy.dtype());
-      Multiply("prepared_linear.dx", dy, weight, true, {}, alpha, dx);
-    }
-    if (needs_grad(1)) dbias = matmul::BiasGradient(dy, bias_dtype);
-    if (needs_grad(2)) daddend = matmul::AddendGradient(dy, beta);
-    return {std::move(dx), std::move(dbias), std::move(daddend)};
+  Tensor InputGradient(const Tensor& dy, double alpha) const override {
+    Tensor dx = Tensor::Empty(
+        dy.device(), dy.shape().WithDim(-1, weight.in_features()), dy.dtype());
+    Multiply("prepared_linear.dx", dy, weight, true, {}, alpha, dx);
+    return dx;
   }
   PreparedWeight weight;
-  double alpha = 1, beta = 1;
-  DType bias_dtype = kF32;
 };
 
 }  // namespace
@@ -148,11 +138,9 @@ Variable Linear(const Variable& x, const PreparedWeight& weight,
   if (addend) terms.addend = matmul::AsMatrix(addend.value());
   const Tensor y = Tensor::Empty(xv.device(), shape, dtype);
   Multiply("prepared_linear", xv, weight, false, terms, options.alpha, y);
-  auto node = std::make_unique<PreparedLinearNode>(weight);
-  node->alpha = options.alpha;
-  node->beta = options.beta;
-  if (bias) node->bias_dtype = bias.dtype();
-  return autograd::Record(y, std::move(node), {&x, &bias, &addend});
+  return autograd::Record(
+      y, std::make_unique<PreparedLinearNode>(weight, options, bias),
+      {&x, &bias, &addend});
 }
 
 }  // namespace espalier

@@ -36,13 +36,6 @@ void Run(absl::string_view op, ProductArgs args, const Tensor& a,
 
 }  // namespace
 
-Tensor AsMatrix(const Tensor& x) {
-  if (x.ndim() == 2) return x;
-  int64_t rows = 1;
-  for (int d = 0; d + 1 < x.ndim(); ++d) rows *= x.dim(d);
-  return x.Reshape({rows, x.dim(-1)});
-}
-
 void Product(absl::string_view op, const Tensor& a, const Tensor& b,
              const Terms& terms, double alpha, const Tensor& c) {
   ProductArgs args;

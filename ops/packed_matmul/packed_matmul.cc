@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "espalier/autograd/node.h"
+#include "espalier/ops/matmul/frozen_linear.h"
 #include "espalier/ops/matmul/linear_terms.h"
 #include "espalier/ops/packed_matmul/internal/kernels.h"
 #include "espalier/runtime/context.h"
@@ -30,12 +30,6 @@ Shape WithColumns(const Tensor& x, int64_t columns) {
   return x.shape().WithDim(-1, columns);
 }
 
-Tensor AsMatrix(const Tensor& x) {
-  return x.Reshape({x.dim(-1) == 0 ? WithColumns(x, 1).num_elements()
-                                   : x.num_elements() / x.dim(-1),
-                    x.dim(-1)});
-}
-
 struct Terms {
   Tensor bias, addend;  // may be absent
   double alpha = 1;
@@ -50,8 +44,8 @@ Tensor Run(absl::string_view op, const Tensor& x, const PackedWeight& weight,
       device,
       WithColumns(x, forward ? weight.out_features() : weight.in_features()),
       dtype);
-  const Tensor x_rows = AsMatrix(x);
-  const Tensor y_rows = AsMatrix(y);
+  const Tensor x_rows = matmul::AsMatrix(x);
+  const Tensor y_rows = matmul::AsMatrix(y);
   packed::LinearArgs args{.x = x_rows.view(),
                           .weight = weight.view(),
                           .direction = direction,
@@ -79,27 +73,21 @@ Tensor Run(absl::string_view op, const Tensor& x, const PackedWeight& weight,
   return y;
 }
 
-struct PackedLinearNode final : autograd::Node {
-  explicit PackedLinearNode(PackedWeight weight) : weight(std::move(weight)) {}
+struct PackedLinearNode final : matmul::FrozenLinearNode {
+  PackedLinearNode(PackedWeight weight, DType x_dtype,
+                   const LinearOptions& options, const Variable& bias)
+      : FrozenLinearNode(options, bias),
+        weight(std::move(weight)),
+        x_dtype(x_dtype) {}
   absl::string_view name() const override { return "packed_linear"; }
-  // The weight is a parameter held by its module, not memory of the step.
-  void ForEachSaved(SavedVisitor) override {}
-  std::vector<Tensor> Backward(absl::Span<const Tensor> dys) override {
-    const Tensor& dy = dys[0];
-    Tensor dx, dbias, daddend;
-    if (needs_grad(0)) {
-      Terms terms;
-      terms.alpha = options.alpha;
-      dx = Run("packed_linear.dx", dy, weight,
+  Tensor InputGradient(const Tensor& dy, double alpha) const override {
+    Terms terms;
+    terms.alpha = alpha;
+    return Run("packed_linear.dx", dy, weight,
                packed::Direction::kInputGradient, terms, x_dtype);
-    }
-    if (needs_grad(1)) dbias = matmul::BiasGradient(dy, bias_dtype);
-    if (needs_grad(2)) daddend = matmul::AddendGradient(dy, options.beta);
-    return {std::move(dx), std::move(dbias), std::move(daddend)};
   }
   PackedWeight weight;
-  LinearOptions options;
-  DType x_dtype = kF32, bias_dtype = kF32;
+  DType x_dtype;
 };
 
 }  // namespace
@@ -126,13 +114,10 @@ Variable PackedLinear(const Variable& x, const PackedWeight& weight,
   terms.beta = options.beta;
   if (bias) terms.bias = bias.value();
   if (addend) terms.addend = addend.value();
-  auto node = std::make_unique<PackedLinearNode>(weight);
-  node->options = options;
-  node->x_dtype = xv.dtype();
-  if (bias) node->bias_dtype = bias.dtype();
   return autograd::Record(
       Run("packed_linear", xv, weight, packed::Direction::kForward, terms, out),
-      std::move(node), {&x, &bias, &addend});
+      std::make_unique<PackedLinearNode>(weight, xv.dtype(), options, bias),
+      {&x, &bias, &addend});
 }
 
 PackedWeight PrepareLanes(const PackedWeight& rows) {

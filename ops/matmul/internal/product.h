@@ -15,9 +15,6 @@ struct Terms {
   double beta = 0;
 };
 
-// [rows, cols] of a contiguous tensor [.., cols].
-Tensor AsMatrix(const Tensor& x);
-
 // c = alpha * a b + beta * addend + bias
 //   a [.., M, K]   b [.., K, N]   c [.., M, N]
 void Product(absl::string_view op, const Tensor& a, const Tensor& b,
