@@ -9,6 +9,7 @@
 
 #include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/context.h"
+#include "espalier/runtime/packed_lanes.h"
 
 namespace espalier {
 
@@ -103,11 +104,8 @@ bool InLanes(const PackedView& w) { return w.layout == PackedLayout::kLanes; }
 // `units` along in.
 int64_t LineIndex(const PackedView& w, int64_t row, int64_t unit,
                   int64_t units) {
-  const int64_t strip = row / kPackedStrip;
-  const int64_t strips = CeilDiv(w.out, kPackedStrip);
-  const int64_t first = strip / kPanelStrips * kPanelStrips;
-  const int64_t width = std::min(kPanelStrips, strips - first);
-  return first * units + unit * width + strip - first;
+  const StripLines lines = LinesOf(w.out, row / kPackedStrip, units);
+  return lines.first + unit * lines.width;
 }
 
 const uint8_t* RowUnit(const PackedView& w, int64_t row, int64_t unit) {
@@ -122,12 +120,6 @@ uint32_t Word(const uint8_t* bytes) {
          static_cast<uint32_t>(bytes[3]) << 24;
 }
 
-// Byte of feature `row` and column i of 4 in a line.
-int64_t ByteAt(int64_t row, int64_t i) {
-  const int64_t lane = row % kPackedStrip;
-  return lane / 4 * 16 + i / 2 * 8 + lane % 4 * 2 + i % 2;
-}
-
 uint8_t Nibble(const PackedView& w, int64_t row, int64_t column) {
   const int64_t i = column % 8;
   const bool int4 = w.format == PackedFormat::kInt4;
@@ -137,19 +129,16 @@ uint8_t Nibble(const PackedView& w, int64_t row, int64_t column) {
   }
   const uint8_t* line = w.codes.data<uint8_t>() +
                         64 * LineIndex(w, row, column / 8, CeilDiv(w.in, 8));
-  if (int4) {  // sign and magnitude; the value + 8 in rows
-    const int code = line[ByteAt(row, i % 4)] >> (i / 4 * 4) & 15;
-    return static_cast<uint8_t>(code < 8 ? code + 8 : (8 - code % 8) % 8);
-  }
-  // even columns in the low half of the lane's word, odd ones in the high half
-  return Word(line + 4 * (row % kPackedStrip)) >> (4 * (i / 2) + 16 * (i % 2)) &
-         15;
+  const int64_t lane = row % kPackedStrip;
+  if (!int4) return Word(line + 4 * lane) >> LaneShift(i) & 15;
+  return Int4FromLane(line[LaneByte(lane, i % 4)] >> (i / 4 * 4) & 15u);
 }
 
 uint8_t Byte(const PackedView& w, int64_t row, int64_t column) {
   if (!InLanes(w)) return *RowUnit(w, row, column);
   const int64_t line = LineIndex(w, row, column / 4, CeilDiv(w.in, 4));
-  return w.codes.data<uint8_t>()[64 * line + ByteAt(row, column % 4)];
+  return w.codes
+      .data<uint8_t>()[64 * line + LaneByte(row % kPackedStrip, column % 4)];
 }
 
 int64_t ScaleOffset(const PackedView& w, int64_t row, int64_t column) {

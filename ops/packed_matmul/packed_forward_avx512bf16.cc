@@ -4,6 +4,7 @@
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
 #include "espalier/runtime/ceil_div.h"
+#include "espalier/runtime/packed_lanes.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {
@@ -47,7 +48,7 @@ struct LaneScales {
   LaneScales(const PackedView& weight, int64_t strip)
       : weight(weight),
         strip(strip),
-        lines(LinesOf(weight, strip, CeilDiv(weight.in, weight.group))) {}
+        lines(LinesOf(weight.out, strip, CeilDiv(weight.in, weight.group))) {}
   int64_t At(int64_t k) const {
     return kPackedStrip * (lines.first + k / weight.group * lines.width);
   }
@@ -149,7 +150,7 @@ void Lanes4Bit(const void* source, const PackArgs& args) {
   const auto* codes = static_cast<const uint8_t*>(weight.codes.pointer);
   for (int64_t lane = 0; lane < args.num_lanes; lane += kLanes) {
     const int64_t strip = (args.lane_begin + lane) / kLanes;
-    const StripLines at = LinesOf(weight, strip, (weight.in + 7) / 8);
+    const StripLines at = LinesOf(weight.out, strip, (weight.in + 7) / 8);
     const LaneScales scales(weight, strip);
     const Out out = {args.out + lane / kLanes * args.out_stride,
                      NumWords(args)};
@@ -247,7 +248,7 @@ void ForwardFp8Lanes(const void* source, const gemm::Tile&,
       weight, args,
       [&](const ByteTable* table, int64_t lane, int64_t k, int64_t num_k) {
         const StripLines at =
-            LinesOf(weight, (args.lane_begin + lane) / kLanes, units);
+            LinesOf(weight.out, (args.lane_begin + lane) / kLanes, units);
         const Out out = {args.out + lane / kLanes * args.out_stride,
                          NumWords(args)};
         for (int64_t i = 0; i < num_k; i += 4) {

@@ -5,6 +5,7 @@
 
 #include "espalier/ops/packed_matmul/internal/kernels.h"
 #include "espalier/runtime/ceil_div.h"
+#include "espalier/runtime/packed_lanes.h"
 
 namespace espalier::packed {
 namespace {
@@ -54,12 +55,9 @@ struct Walk {
 };
 Walk WalkLanes(const PackedView& w, int64_t row, int64_t columns,
                int64_t line) {
-  const int64_t units = CeilDiv(w.in, columns);
-  const int64_t strip = row / kPackedStrip;
-  const int64_t strips = CeilDiv(w.out, kPackedStrip);
-  const int64_t panel = strip / kPanelStrips * kPanelStrips;
-  return {line * (panel * units + strip - panel),
-          line * std::min(kPanelStrips, strips - panel)};
+  const StripLines lines =
+      LinesOf(w.out, row / kPackedStrip, CeilDiv(w.in, columns));
+  return {line * lines.first, line * lines.width};
 }
 Walk WalkScales(const PackedView& w, int64_t row) {
   if (w.format == PackedFormat::kFp8Block) {
@@ -85,15 +83,11 @@ void ForEachCode(const PackedView& w, int64_t row, int64_t begin, int64_t end,
   const int64_t row_byte = row * w.codes.stride(0) * SizeOf(w.codes.dtype);
   const bool rows = w.layout == PackedLayout::kRows;
   const int64_t lane = row % kPackedStrip;
-  // Of column i of a set of four.
-  const auto byte_at = [lane](int64_t i) {
-    return lane / 4 * 16 + i / 2 * 8 + lane % 4 * 2 + i % 2;
-  };
   if (w.format == PackedFormat::kFp8Block) {
     const Walk walk = WalkLanes(w, row, 4, 64);
     for (int64_t c = begin; c < end; ++c) {
       fn(rows ? codes[row_byte + c]
-              : codes[walk.first + c / 4 * walk.step + byte_at(c % 4)]);
+              : codes[walk.first + c / 4 * walk.step + LaneByte(lane, c % 4)]);
     }
     return;
   }
@@ -108,11 +102,10 @@ void ForEachCode(const PackedView& w, int64_t row, int64_t begin, int64_t end,
   for (int64_t c = begin; c < end; ++c) {
     const uint8_t* line = codes + walk.first + c / 8 * walk.step;
     const int64_t i = c % 8;
-    if (int4) {  // sign and magnitude to the value + 8
-      const uint32_t code = line[byte_at(i % 4)] >> (i / 4 * 4) & 15;
-      fn(code < 8 ? code + 8 : (8 - code % 8) % 8);
+    if (int4) {
+      fn(Int4FromLane(line[LaneByte(lane, i % 4)] >> (i / 4 * 4) & 15u));
     } else {
-      fn(LoadWord(line + 4 * lane) >> (4 * (i / 2) + 16 * (i % 2)) & 15);
+      fn(LoadWord(line + 4 * lane) >> LaneShift(i) & 15);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
 #include "espalier/runtime/ceil_div.h"
+#include "espalier/runtime/packed_lanes.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {
@@ -58,7 +59,7 @@ struct LaneSource {
   void Fetch(int64_t row, int64_t byte, __m512i fill, __m512i r[16]) const {
     const int64_t units =
         (weight.in + Format::kLineColumns - 1) / Format::kLineColumns;
-    const StripLines at = LinesOf(weight, row / kPackedStrip, units);
+    const StripLines at = LinesOf(weight.out, row / kPackedStrip, units);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
       const int64_t unit = byte / 4 + i;
@@ -73,7 +74,7 @@ struct LaneSource {
   }
   int64_t Scale(int64_t row, int64_t column) const {
     const int64_t groups = CeilDiv(weight.in, weight.group);
-    const StripLines at = LinesOf(weight, row / kPackedStrip, groups);
+    const StripLines at = LinesOf(weight.out, row / kPackedStrip, groups);
     return kPackedStrip * (at.first + column / weight.group * at.width) +
            row % kPackedStrip;
   }

@@ -4,6 +4,7 @@
 
 #include "espalier/ops/packed_matmul/internal/pack_avx512.h"
 #include "espalier/runtime/ceil_div.h"
+#include "espalier/runtime/packed_lanes.h"
 #include "espalier/runtime/packed_weight.h"
 
 namespace espalier::packed {

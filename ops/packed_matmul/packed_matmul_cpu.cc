@@ -4,6 +4,7 @@
 #include "espalier/ops/packed_matmul/internal/kernels.h"
 #include "espalier/ops/packed_matmul/panel_products.h"
 #include "espalier/runtime/ceil_div.h"
+#include "espalier/runtime/packed_lanes.h"
 #include "espalier/runtime/thread_pool.h"
 
 namespace espalier::packed {
@@ -43,21 +44,11 @@ Products MakeProducts(const LinearArgs& args, const Product& product) {
           .c_dtype = args.y.dtype};
 }
 
-// Even columns of a word of 8 to its low half, odd ones to its high half.
-uint32_t SplitNibbles(uint32_t word) {
-  uint32_t even = word & 0x0f0f0f0fu;
-  uint32_t odd = (word >> 4) & 0x0f0f0f0fu;
-  even = (even | even >> 4) & 0x00ff00ffu;
-  odd = (odd | odd >> 4) & 0x00ff00ffu;
-  return ((even | even >> 8) & 0xffffu) | (odd | odd >> 8) << 16;
-}
-
 // Columns i and i + 4 of a word of 8 to byte i, as sign and magnitude.
 uint32_t PairNibbles(uint32_t word) {
   uint32_t bytes = 0;
   for (int i = 0; i < 8; ++i) {
-    const uint32_t code = word >> (4 * i) & 15;  // the value + 8
-    const uint32_t lane = code >= 8 ? code - 8 : 8 | ((8 - code) & 7);
+    const uint32_t lane = Int4ToLane(word >> (4 * i) & 15);
     bytes |= lane << (i % 4 * 8 + i / 4 * 4);
   }
   return bytes;

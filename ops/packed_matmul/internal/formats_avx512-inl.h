@@ -1,5 +1,5 @@
 // Codes to bf16 pairs in registers. Included inside the anonymous namespace of
-// an AVX512-BF16 translation unit, after immintrin.h and packed_weight.h.
+// an AVX512-BF16 translation unit, after immintrin.h and packed_lanes.h.
 //
 // Everything goes by chunks of 32 input features, which lie in one scale group
 // of every format. A format F gives:
@@ -78,15 +78,6 @@ inline uint32_t RoundToBf16(float value) {
   const uint32_t word = __builtin_bit_cast(uint32_t, value);
   if ((word & 0x7fffffffu) > 0x7f800000u) return (word >> 16) | 0x40u;
   return (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
-}
-
-// Even nibbles of a word of 8 columns to its low half, odd ones to its high.
-inline uint32_t SplitNibbles(uint32_t word) {
-  uint32_t even = word & 0x0f0f0f0fu;
-  uint32_t odd = (word >> 4) & 0x0f0f0f0fu;
-  even = (even | even >> 4) & 0x00ff00ffu;
-  odd = (odd | odd >> 4) & 0x00ff00ffu;
-  return ((even | even >> 8) & 0xffffu) | (odd | odd >> 8) << 16;
 }
 
 struct Mxfp4 {
@@ -269,12 +260,19 @@ struct Fp8 {
   }
 };
 
-// Sign and magnitude: 16 code of c = -8..7 is c < 0 ? 8 | -c & 7 : c, so that
-// 8 is -8 and 0 is zero. By the offset code c + 8; and back.
-alignas(16) constexpr uint8_t kInt4ToLane[16] = {8, 15, 14, 13, 12, 11, 10, 9,
-                                                 0, 1,  2,  3,  4,  5,  6,  7};
-alignas(16) constexpr uint8_t kInt4FromLane[16] = {8, 9, 10, 11, 12, 13, 14, 15,
-                                                   0, 7, 6,  5,  4,  3,  2,  1};
+// For byte shuffles; in the high half of a line's byte the lane's code is
+// 16 code, which the feature's number completes to an index.
+struct Int4Codes {
+  uint8_t to_lane[16];
+  uint8_t from_lane[16];
+  constexpr Int4Codes() : to_lane(), from_lane() {
+    for (uint32_t i = 0; i < 16; ++i) {
+      to_lane[i] = Int4ToLane(i);
+      from_lane[i] = Int4FromLane(i);
+    }
+  }
+};
+alignas(16) constexpr Int4Codes kInt4Codes;
 alignas(64) constexpr float kInt4Value[16] = {-8, -7, -6, -5, -4, -3, -2, -1,
                                               0,  1,  2,  3,  4,  5,  6,  7};
 
@@ -285,7 +283,7 @@ struct Int4Bytes {
   uint8_t odd[64];
   constexpr Int4Bytes() : feature(), even(), odd() {
     for (int i = 0; i < 64; ++i) {
-      feature[i] = static_cast<uint8_t>(i / 16 * 4 + i % 8 / 2);
+      feature[LaneByte(i / 4, i % 4)] = static_cast<uint8_t>(i / 4);
       even[i] = static_cast<uint8_t>(2 * i);
       odd[i] = static_cast<uint8_t>(2 * i + 1);
     }
@@ -362,7 +360,7 @@ struct Int4 {
     for (int i = 0; i < 64; ++i) {
       const int lane = kInt4Bytes.feature[i];
       for (int half = 0; half < 2; ++half) {
-        const int code = kInt4FromLane[bytes[i] >> (4 * half) & 15];
+        const int code = kInt4Codes.from_lane[bytes[i] >> (4 * half) & 15];
         words[2 * half + i % 16 / 8][lane][i % 2] =
             static_cast<uint16_t>(RoundToBf16(kInt4Value[code] * scale[lane]));
       }
@@ -399,11 +397,11 @@ struct Int4 {
   static __m512i ToLane(__m512i line) {
     return Fp8::ToLane(
         Recode(Halves(Spread(line, 0x0c080400u), Spread(line, 0x1814100cu)),
-               kInt4ToLane));
+               kInt4Codes.to_lane));
   }
   // And back.
   static __m512i FromLane(__m512i line) {
-    const __m512i bytes = Recode(Fp8::FromLane(line), kInt4FromLane);
+    const __m512i bytes = Recode(Fp8::FromLane(line), kInt4Codes.from_lane);
     return Halves(Spread(bytes, 0x14041000u), Spread(bytes, 0x18081404u));
   }
   static void RowWords(__m512i line, const Scales& scales, __m512i w[4]) {
@@ -433,18 +431,6 @@ inline __m512 ScaleValues(const View& scales, int64_t i) {
   if (scales.dtype == kF16) return _mm512_cvtph_ps(half);
   return _mm512_castsi512_ps(
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
-// Where a strip's lines stand in the lane layout.
-struct StripLines {
-  int64_t first;  // line of position 0
-  int64_t width;  // lines between positions
-};
-inline StripLines LinesOf(const PackedView& weight, int64_t strip,
-                          int64_t units) {
-  const int64_t strips = CeilDiv(weight.out, kPackedStrip);
-  const int64_t panel = strip / kPanelStrips * kPanelStrips;
-  return {panel * units + strip - panel, Least(kPanelStrips, strips - panel)};
 }
 
 // NOLINTEND(misc-definitions-in-headers)
