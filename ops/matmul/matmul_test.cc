@@ -141,6 +141,26 @@ TEST_P(MatMulTest, SameBitsForAllThreads) {
                                           {{40, 30, 20}, {40, 30, 10}}));
 }
 
+// By hand: x w^T is [[17, 39], [53, 123]].
+TEST(MatMulValueTest, IsAlphaTimesTheProductPlusBetaTimesTheAddendPlusBias) {
+  const auto matrix = [](const std::vector<double>& values) {
+    const auto rows = static_cast<int64_t>(values.size()) / 2;
+    return Variable(test::FromDoubles(test::Cpu(), {rows, 2}, kF64, values));
+  };
+  const Variable x = matrix({1, 3, 5, 7});
+  const Variable w = matrix({5, 4, 12, 9});
+  const Variable addend = matrix({10, 20, 30, 40});
+  const Variable bias(test::FromDoubles(test::Cpu(), {2}, kF64, {1000, 2000}));
+  const LinearOptions options = {.alpha = 2, .beta = -0.5};
+  EXPECT_EQ(ToDoubles(Linear(x, w, bias, options, addend).value()),
+            (std::vector<double>{1029, 2068, 1091, 2226}));
+  EXPECT_EQ(
+      ToDoubles(
+          MatMul(x, w, {.transpose_b = true, .alpha = 2, .beta = -0.5}, addend)
+              .value()),
+      (std::vector<double>{29, 68, 91, 226}));
+}
+
 TEST(MatMulGradTest, MatchesCentralDifferenceInF64) {
   for (const FormShapes& f : Shapes()) {
     if (f.a.num_elements() > 200) continue;

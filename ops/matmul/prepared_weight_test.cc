@@ -160,6 +160,27 @@ TEST(PreparedWeightCheckTest, RefusesWhatDoesNotFit) {
               ::testing::HasSubstr("for x f32 [3, 32]"));
   EXPECT_THAT(with(Tensor::Zeros(cpu, {3, 32}, kBF16), {.out_dtype = kF32}),
               ::testing::HasSubstr("out f32"));
+  const Tensor columns = Tensor::Zeros(cpu, {32, 3}, kBF16);
+  EXPECT_THAT(with(columns.Transpose(0, 1)),
+              ::testing::HasSubstr("for x bf16 [3, 32]"));
+  const auto plus = [&](const Tensor& bias, const LinearOptions& options,
+                        const Tensor& addend) {
+    return message([&] {
+      const Variable x(Tensor::Zeros(cpu, {3, 32}, kBF16));
+      Linear(x, prepared, bias ? Variable(bias) : Variable(), options,
+             addend ? Variable(addend) : Variable());
+    });
+  };
+  EXPECT_EQ(plus(Tensor::Zeros(cpu, {48}, kF32), {.beta = 2},
+                 Tensor::Zeros(cpu, {3, 48}, kBF16)),
+            "");
+  EXPECT_THAT(plus(Tensor::Zeros(cpu, {47}, kF32), {}, {}),
+              ::testing::HasSubstr("bias is f32 [47] on cpu for 48 output"));
+  EXPECT_THAT(plus({}, {}, Tensor::Zeros(cpu, {3, 32}, kBF16)),
+              ::testing::HasSubstr("addend is bf16 [3, 32] on cpu for a result "
+                                   "bf16 [3, 48]"));
+  EXPECT_THAT(plus({}, {.beta = 2}, {}),
+              ::testing::HasSubstr("beta is 2 without an addend"));
   EXPECT_THAT(
       with(Tensor::Zeros(cpu.context().sim(), {3, 32}, kBF16)),
       ::testing::HasSubstr("weight is on cpu, x is bf16 [3, 32] on sim"));
