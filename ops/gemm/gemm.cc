@@ -18,15 +18,18 @@ constexpr int64_t kBatchChunks = 16;
 
 bool PacksB(const GemmArgs& args) { return args.packed_b == nullptr; }
 
+PlanInput InputOf(const GemmArgs& args) {
+  return {.m = args.m,
+          .n = args.n,
+          .k = args.k,
+          .pack_b = PacksB(args),
+          .needs_partial = args.c_dtype != kF32,
+          .rows_of_b =
+              PacksB(args) && args.pack_b == nullptr && args.b.k_stride == 1};
+}
+
 Plan PlanFor(const GemmArgs& args, const Tile& tile) {
-  return MakePlan({.m = args.m,
-                   .n = args.n,
-                   .k = args.k,
-                   .pack_b = PacksB(args),
-                   .needs_partial = args.c_dtype != kF32,
-                   .rows_of_b = PacksB(args) && args.pack_b == nullptr &&
-                                args.b.k_stride == 1},
-                  tile);
+  return MakePlan(InputOf(args), tile);
 }
 
 int64_t BatchChunks(const GemmArgs& args) {
@@ -71,6 +74,14 @@ void RunBatches(const GemmArgs& args, int64_t begin, int64_t end,
 int64_t WorkspaceBytes(const GemmArgs& args, Isa isa) {
   const Plan plan = PlanFor(args, FindTile(isa, args.compute));
   return plan.workspace_bytes() * BatchChunks(args);
+}
+
+int64_t WorkspaceBytesUpToM(const GemmArgs& args, Isa isa) {
+  return MostBytesUpToM(InputOf(args), FindTile(isa, args.compute));
+}
+
+int64_t WorkspaceBytesUpToK(const GemmArgs& args, Isa isa) {
+  return MostBytesUpToK(InputOf(args), FindTile(isa, args.compute));
 }
 
 void Gemm(const GemmArgs& args, const Exec& exec, const Workspace& workspace) {

@@ -56,6 +56,10 @@ struct Workspace {
 // Bytes of scratch that Gemm or GemmSerial needs for exactly these sizes,
 // dtypes and instruction set. Not monotone: fewer rows may take more.
 int64_t WorkspaceBytes(const GemmArgs& args, Isa isa);
+// The most that one product (num_batches 1) needs of any m, or k, in [1, what
+// `args` says], all else alike.
+int64_t WorkspaceBytesUpToM(const GemmArgs& args, Isa isa);
+int64_t WorkspaceBytesUpToK(const GemmArgs& args, Isa isa);
 
 // Runs on the pool of `exec`; returns when done. Bit-equal at any number of
 // threads. Fails INTERNAL, before anything is written, in a workspace that is

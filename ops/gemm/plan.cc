@@ -1,6 +1,7 @@
 #include "espalier/ops/gemm/plan.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 
@@ -21,6 +22,12 @@ constexpr int64_t kUnpackedTask = 64;
 // Up to here packing B shows, and A and a strip of B fit in L2 and L3.
 constexpr int64_t kFusedRows = 512;
 constexpr int64_t kFusedTask = 64;  // columns: one group of panels
+// Few rows take wide, low tiles: less of the tile is waste.
+constexpr int64_t kLowRows = 48;
+constexpr int64_t kLowestRows = 6;
+// Up to so many panels of rows are made even; with more, a short last panel
+// costs less than rows left empty in all of them.
+constexpr int64_t kEvenPanels = 4;
 
 int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
@@ -30,21 +37,36 @@ int64_t EvenPiece(int64_t size, int64_t most, int64_t unit) {
   return std::max(unit, RoundUp(CeilDiv(size, pieces), unit));
 }
 
-// Few rows take wide, low tiles: less of the tile is waste.
 void SetTile(int64_t m, const Tile& tile, Plan& plan) {
   plan.tile_vectors = std::min(2, tile.max_vectors);
   // 48 columns would leave a rest in every fused task.
-  if (m <= 48 && !plan.fused_b) {
+  if (m <= kLowRows && !plan.fused_b) {
     plan.tile_vectors = std::min(3, tile.max_vectors);
   }
-  if (m <= 6) plan.tile_vectors = tile.max_vectors;
+  if (m <= kLowestRows) plan.tile_vectors = tile.max_vectors;
   plan.tile_rows = tile.rows[plan.tile_vectors];
-  // Up to four panels of rows are made even; with more, a short last panel
-  // costs less than rows left empty in all of them.
-  if (m <= int64_t{4} * plan.tile_rows) {
+  if (m <= kEvenPanels * plan.tile_rows) {
     plan.tile_rows =
         static_cast<int>(EvenPiece(std::max<int64_t>(1, m), plan.tile_rows, 1));
   }
+}
+
+int64_t MostKBlock(Compute compute) {
+  return compute == Compute::kBF16 ? 2 * kKBlockWords : kKBlockWords;
+}
+
+// The most workspace of `input` with `size` at one of `sizes` that is no larger
+// than what it is.
+int64_t MostBytes(const PlanInput& input, int64_t PlanInput::*size,
+                  std::initializer_list<int64_t> sizes, const Tile& tile) {
+  int64_t bytes = 0;
+  for (const int64_t at : sizes) {
+    if (at > input.*size) continue;
+    PlanInput one = input;
+    one.*size = at;
+    bytes = std::max(bytes, MakePlan(one, tile).workspace_bytes());
+  }
+  return bytes;
 }
 
 void SetUnpacked(const PlanInput& input, const Tile& tile, Plan& plan) {
@@ -62,9 +84,7 @@ void SetUnpacked(const PlanInput& input, const Tile& tile, Plan& plan) {
 }  // namespace
 
 KSplit SplitK(int64_t k, Compute compute) {
-  const int64_t most =
-      compute == Compute::kBF16 ? 2 * kKBlockWords : kKBlockWords;
-  const int64_t block = EvenPiece(k, most, kKAlign);
+  const int64_t block = EvenPiece(k, MostKBlock(compute), kKAlign);
   return {block, std::max<int64_t>(1, CeilDiv(k, block))};
 }
 
@@ -102,6 +122,20 @@ Plan MakePlan(const PlanInput& input, const Tile& tile) {
         RoundUp(std::min(plan.m_block, input.m) * b_panels * kLanes * 4, 64);
   }
   return plan;
+}
+
+// Between the sizes where the cut changes more rows take more workspace, and so
+// does more of K.
+int64_t MostBytesUpToM(const PlanInput& input, const Tile& tile) {
+  return MostBytes(
+      input, &PlanInput::m,
+      {tile.rows[1], kLowRows, kFusedRows, kMBlock, 2 * kMBlock, input.m},
+      tile);
+}
+
+int64_t MostBytesUpToK(const PlanInput& input, const Tile& tile) {
+  const int64_t block = MostKBlock(tile.compute);
+  return MostBytes(input, &PlanInput::k, {block, 2 * block, input.k}, tile);
 }
 
 std::string ToString(const Plan& plan) {

@@ -53,6 +53,10 @@ KSplit SplitK(int64_t k, Compute compute);
 
 Plan MakePlan(const PlanInput& input, const Tile& tile);
 
+// The most workspace of any m, or k, in [1, what `input` says], all else alike.
+int64_t MostBytesUpToM(const PlanInput& input, const Tile& tile);
+int64_t MostBytesUpToK(const PlanInput& input, const Tile& tile);
+
 // "k 2x512 tile 14x32 ...", for benches and messages.
 std::string ToString(const Plan& plan);
 

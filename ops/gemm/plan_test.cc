@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "espalier/runtime/cpu_features.h"
 
 namespace espalier::gemm {
@@ -54,6 +56,57 @@ TEST(MakePlanTest, AsksOnlyForTheWorkspaceInUse) {
   EXPECT_EQ(MakePlan(input, tile).b_bytes, 0);
   input.k = 100;  // one block of K: nothing to carry
   EXPECT_EQ(MakePlan(input, tile).partial_bytes, 0);
+}
+
+// Every instruction set, both computes, B in all its forms.
+template <typename Fn>
+void ForEachTileAndForm(const Fn& fn) {
+  for (const Isa isa : {BaselineIsa(), DetectIsa()}) {
+    for (const Compute compute : {Compute::kF32, Compute::kBF16}) {
+      for (const bool partial : {false, true}) {
+        PlanInput input = {.needs_partial = partial};
+        fn(input, FindTile(isa, compute));
+        input.rows_of_b = true;
+        fn(input, FindTile(isa, compute));
+        input.rows_of_b = input.pack_b = false;
+        fn(input, FindTile(isa, compute));
+      }
+    }
+  }
+}
+
+TEST(MakePlanTest, KnowsTheMostBytesUpToEveryM) {
+  ForEachTileAndForm([](PlanInput input, const Tile& tile) {
+    for (const int64_t n : {1, 97, 2500}) {
+      for (const int64_t k : {5, 700, 2100}) {
+        input.n = n;
+        input.k = k;
+        int64_t most = 0;
+        for (input.m = 1; input.m <= 3300; ++input.m) {
+          most = std::max(most, MakePlan(input, tile).workspace_bytes());
+          ASSERT_EQ(MostBytesUpToM(input, tile), most)
+              << input.m << "x" << n << "x" << k << " "
+              << ToString(MakePlan(input, tile));
+        }
+      }
+    }
+  });
+}
+
+TEST(MakePlanTest, KnowsTheMostBytesUpToEveryK) {
+  ForEachTileAndForm([](PlanInput input, const Tile& tile) {
+    for (const int64_t m : {1, 30, 700}) {
+      input.m = m;
+      input.n = 2500;
+      int64_t most = 0;
+      for (input.k = 1; input.k <= 3300; ++input.k) {
+        most = std::max(most, MakePlan(input, tile).workspace_bytes());
+        ASSERT_EQ(MostBytesUpToK(input, tile), most)
+            << m << "x" << input.n << "x" << input.k << " "
+            << ToString(MakePlan(input, tile));
+      }
+    }
+  });
 }
 
 TEST(MakePlanTest, PrintsItself) {

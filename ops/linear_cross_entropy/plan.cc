@@ -1,7 +1,6 @@
-#include "espalier/ops/linear_cross_entropy/internal/plan.h"
-
 #include <algorithm>
 
+#include "espalier/ops/linear_cross_entropy/internal/plan.h"
 #include "espalier/ops/online_softmax/online_softmax.h"
 
 namespace espalier::linear_cross_entropy {
@@ -44,18 +43,18 @@ Plan Cut(const Sizes& sizes, Layout& layout) {
   return plan;
 }
 
-// The most that the product of any rows [1, token_chunk] and of a whole or the
-// last block of the vocabulary needs: ignored labels leave any number of rows,
-// and fewer may need more. Some 0.1 us for each, beside megabytes of work.
-int64_t GemmBytes(const Sizes& sizes, const Plan& plan, Isa isa,
-                  decltype(ScoreProduct)& product) {
-  const int64_t last_columns = sizes.vocab % plan.vocab_block;
+// The most that the products of any rows [1, token_chunk] and of a whole or the
+// last block of the vocabulary need: ignored labels leave any number of rows,
+// and fewer may need more.
+template <typename Most>
+int64_t GemmBytes(const Sizes& sizes, const Plan& plan,
+                  decltype(ScoreProduct)& product, const Most& most) {
   int64_t bytes = 0;
-  for (const int64_t columns : {plan.vocab_block, last_columns}) {
-    for (int64_t rows = 1; rows <= plan.token_chunk; ++rows) {
-      bytes = std::max(bytes, gemm::WorkspaceBytes(
-                                  product(sizes, plan, rows, columns), isa));
-    }
+  for (const int64_t columns :
+       {plan.vocab_block, sizes.vocab % plan.vocab_block}) {
+    if (columns == 0) continue;
+    bytes =
+        std::max(bytes, most(product(sizes, plan, plan.token_chunk, columns)));
   }
   return bytes;
 }
@@ -101,10 +100,13 @@ gemm::GemmArgs DweightProduct(const Sizes& sizes, const Plan& plan,
 Plan PlanForward(const Sizes& sizes, bool with_dx, Isa isa) {
   Layout layout;
   Plan plan = Cut(sizes, layout);
-  plan.gemm_bytes = GemmBytes(sizes, plan, isa, ScoreProduct);
+  const auto most = [isa](const gemm::GemmArgs& args) {
+    return gemm::WorkspaceBytesUpToM(args, isa);
+  };
+  plan.gemm_bytes = GemmBytes(sizes, plan, ScoreProduct, most);
   if (with_dx) {
     plan.gemm_bytes =
-        std::max(plan.gemm_bytes, GemmBytes(sizes, plan, isa, DxProduct));
+        std::max(plan.gemm_bytes, GemmBytes(sizes, plan, DxProduct, most));
   }
   plan.gemm = layout.Bytes(plan.gemm_bytes);
   plan.bytes = layout.bytes();
@@ -115,9 +117,16 @@ Plan PlanBackward(const Sizes& sizes, Isa isa) {
   Layout layout;
   Plan plan = Cut(sizes, layout);
   plan.dweight = layout.Bytes(4 * plan.vocab_block * sizes.width);
-  plan.gemm_bytes = std::max({GemmBytes(sizes, plan, isa, ScoreProduct),
-                              GemmBytes(sizes, plan, isa, DxProduct),
-                              GemmBytes(sizes, plan, isa, DweightProduct)});
+  const auto most = [isa](const gemm::GemmArgs& args) {
+    return gemm::WorkspaceBytesUpToM(args, isa);
+  };
+  const auto most_up_to_k = [isa](const gemm::GemmArgs& args) {
+    return gemm::WorkspaceBytesUpToK(args, isa);
+  };
+  plan.gemm_bytes =
+      std::max({GemmBytes(sizes, plan, ScoreProduct, most),
+                GemmBytes(sizes, plan, DxProduct, most),
+                GemmBytes(sizes, plan, DweightProduct, most_up_to_k)});
   plan.gemm = layout.Bytes(plan.gemm_bytes);
   plan.bytes = layout.bytes();
   return plan;
