@@ -47,11 +47,9 @@ constexpr Row kRows[] = {{"data.paths", "--data"},
                          {"int4_group", "--int4-group"},
                          {"max_shard_bytes", "--max-shard"}};
 // Words that messages use of other things, too.
-constexpr Row kFirstWords[] = {{"dtype", "--dtype"},
-                               {"tp", "--tp"},
-                               {"ep", "--ep"},
-                               {"etp", "--etp"},
-                               {"pp", "--pp"}};
+constexpr Row kFirstWords[] = {{"dtype", "--dtype"}, {"only", "--only"},
+                               {"tp", "--tp"},       {"ep", "--ep"},
+                               {"etp", "--etp"},     {"pp", "--pp"}};
 
 template <size_t kSize>
 absl::string_view FlagOf(const Row (&rows)[kSize], absl::string_view word) {
@@ -75,7 +73,9 @@ std::string WithFlagNames(absl::string_view message) {
     size_t end = at;
     while (end < message.size() && IsWordChar(message[end])) ++end;
     const absl::string_view word = message.substr(at, end - at);
-    const bool first = at == 0 && absl::StartsWith(message.substr(end), " is ");
+    const absl::string_view rest = message.substr(end);
+    const bool first = at == 0 && (absl::StartsWith(rest, " is ") ||
+                                   absl::StartsWith(rest, " holds "));
     absl::StrAppend(&text, first ? FlagOf(kFirstWords, FlagOf(kRows, word))
                                  : FlagOf(kRows, word));
     at = end;
