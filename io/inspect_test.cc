@@ -1,6 +1,7 @@
 #include "espalier/io/inspect.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -65,6 +66,66 @@ TEST(InspectTest, CountsATinyModel) {
   ASSERT_TRUE(json.ok());
   EXPECT_THAT(*json, AllOf(HasSubstr("\"active_parameters\": "),
                            HasSubstr("\"by_layer\": [")));
+}
+
+// Every number of the memory section, by hand.
+TEST(InspectTest, WhatThisMachineWouldNeed) {
+  test::TempDir dir;
+  ASSERT_TRUE(test::WriteSparseCheckpoint(
+                  R"({"model_type":"qwen3_moe","vocab_size":10,"hidden_size":4,
+                      "intermediate_size":9,"num_hidden_layers":2,
+                      "num_attention_heads":2,"num_key_value_heads":1,
+                      "head_dim":6,"num_experts":3,"num_experts_per_tok":2,
+                      "moe_intermediate_size":5,"decoder_sparse_step":1,
+                      "mlp_only_layers":[],"tie_word_embeddings":false})",
+                  dir.path())
+                  .ok());
+  auto report = InspectCheckpoint(dir.path());
+  ASSERT_TRUE(report.ok()) << report.status();
+  // Of a layer q, k, v, o, their norms, two norms, router, experts.
+  constexpr int64_t kExperts = 3 * 3 * 5 * 4;
+  constexpr int64_t kOthers =
+      12 * 4 + 6 * 4 + 6 * 4 + 4 * 12 + 6 + 6 + 4 + 4 + 3 * 4;
+  // Embedding, head and last norm.
+  constexpr int64_t kAll = 10 * 4 + 10 * 4 + 4 + 2 * (kExperts + kOthers);
+  static_assert(kAll == 796);
+  EXPECT_EQ(report->num_tensors, 3 + 2 * (4 + 2 + 2 + 1 + 9));
+  EXPECT_EQ(report->parameters, kAll);
+  EXPECT_EQ(report->active_parameters, kAll - 40 - 2 * kExperts / 3);
+  EXPECT_EQ(report->total_bytes, 2 * kAll);
+  EXPECT_EQ(report->resident_bytes, 1592);
+  EXPECT_EQ(report->streamed_bytes, 1592 - 360);  // one layer's experts stay
+  EXPECT_EQ(report->lora_attention, 2 * (16 + 10 + 10 + 16));
+  EXPECT_EQ(report->lora_experts, 2 * 3 * 3 * (5 + 4));
+  EXPECT_GT(report->machine_bytes, 1 << 20);
+  report->machine_bytes = 1400;
+  EXPECT_THAT(
+      ToText(*report),
+      HasSubstr("memory\n"
+                "  all weights resident  1.592 KB of 1.400 KB: does not fit "
+                "this machine\n"
+                "  experts layer by layer 1.232 KB: fits this machine\n"
+                "  LoRA rank 16 on attention 1.664 K parameters, 26.6 KB with "
+                "gradients and AdamW in f32\n"
+                "  LoRA rank 16 on every expert 2.592 K parameters, 41.5 KB "
+                "with gradients and AdamW in f32\n"));
+  const JsonValue json = ToJson(*report);
+  const JsonValue& memory = *json.Find("memory");
+  for (const auto& [key, value] :
+       {std::pair<const char*, int64_t>{"machine_bytes", 1400},
+        {"resident_bytes", 1592},
+        {"experts_by_layer_bytes", 1232},
+        {"lora_attention_per_rank", 104},
+        {"lora_experts_per_rank", 162},
+        // Value, gradient and two moments, 4 bytes each.
+        {"bytes_per_trained_parameter", 16}}) {
+    EXPECT_EQ(*memory.Find(key)->AsInt(), value) << key;
+  }
+  report->machine_bytes = 1231;
+  EXPECT_THAT(ToText(*report),
+              HasSubstr("experts layer by layer 1.232 KB: does not fit"));
+  report->machine_bytes = 1592;
+  EXPECT_THAT(ToText(*report), HasSubstr("of 1.592 KB: fits this machine"));
 }
 
 TEST(InspectTest, AnUnknownFamilyStillHasLayersAndBytes) {

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "gtest/gtest.h"
 
 #include "espalier/autograd/backward.h"
+#include "espalier/io/json.h"
 #include "espalier/io/json_object.h"
 #include "espalier/io/safetensors_reader.h"
 #include "espalier/lora/attach.h"
@@ -283,6 +285,85 @@ TEST_F(LoraFilesTest, RefusesNumbersThatAreNotFinite) {
     EXPECT_THAT(saved.message(), HasSubstr(last->name() + ": element 1 is "));
     EXPECT_FALSE(std::filesystem::exists(dir_ + "/adapter"));
   }
+}
+
+// Case F11: an adapter without elements, or of fragments, is no adapter.
+TEST_F(LoraFilesTest, RefusesFactorsThatAreNoMatrices) {
+  const auto model = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  Parameter* last = AdapterParameters(*model).back();
+  const Tensor whole = last->variable().value();
+  for (const Shape& shape :
+       {Shape{0}, Shape{0, 3}, Shape{10, 0}, Shape{30}, Shape{2, 5, 3}}) {
+    Tensor fragment = Tensor::Empty(test::Cpu(), shape, kF32);
+    FillNormal(fragment, Rng{1, 2}, 0, 1);
+    last->variable() = Variable(std::move(fragment), /*needs_grad=*/true);
+    const absl::Status saved =
+        SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").status();
+    EXPECT_EQ(saved.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(saved.message(), HasSubstr(last->name() + ": is f32 "));
+    EXPECT_THAT(saved.message(), HasSubstr(ToString(shape)));
+    EXPECT_FALSE(std::filesystem::exists(dir_ + "/adapter"));
+  }
+  last->variable() = Variable(whole, /*needs_grad=*/true);
+  EXPECT_TRUE(SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").ok());
+}
+
+TEST_F(LoraFilesTest, RefusesAModelWithoutAdapters) {
+  const auto model = TinyModel(kF32);
+  EXPECT_EQ(
+      SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").status().code(),
+      absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/adapter"));
+}
+
+// Case K3: the adapter and nothing of the base; what is foretold is enough.
+TEST_F(LoraFilesTest, HoldsTwoMatricesAModuleAndNothingElse) {
+  const auto model = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  const int64_t foretold = SavedBytes(*model);
+  ASSERT_TRUE(SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").ok());
+  const auto file =
+      SafetensorsFile::Open(dir_ + "/adapter/adapter_model.safetensors");
+  ASSERT_TRUE(file.ok());
+  int64_t elements = 0;
+  for (const SafetensorsEntry& entry : file->entries()) {
+    EXPECT_THAT(entry.name, ::testing::HasSubstr(".lora_"));
+    EXPECT_EQ(entry.shape.size(), 2u);
+    elements += entry.shape[0] * entry.shape[1];
+  }
+  EXPECT_EQ(file->entries().size(), 2u * 7u * 2u);
+  // q, k, v, o, gate, up, down: in + out features.
+  EXPECT_EQ(elements, 2 * 3 * (22 + 16 + 16 + 22 + 24 + 24 + 24));
+  int64_t written = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(dir_ + "/adapter")) {
+    written += static_cast<int64_t>(entry.file_size());
+  }
+  EXPECT_LE(written, foretold);
+  EXPECT_GE(written, elements * 4);
+  EXPECT_LE(foretold, elements * 4 + 16384);
+}
+
+// docs/formats/adapter.md has the keys that are written, and no others.
+TEST_F(LoraFilesTest, ThePageListsTheKeys) {
+  const auto model = TinyModel(kF32);
+  ASSERT_TRUE(Attach(*model, Rank3(), test::Cpu()).ok());
+  ASSERT_TRUE(SaveAdapter(*model, Rank3(), "m", dir_ + "/adapter").ok());
+  const auto config = ReadJsonFile(dir_ + "/adapter/adapter_config.json");
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : *config->AsObject()) keys.push_back(key);
+  std::ifstream page(
+      absl::StrCat(ESPALIER_SOURCE_DIR, "/docs/formats/adapter.md"));
+  std::vector<std::string> listed;
+  bool in_table = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.substr(0, 3) == "## ") in_table = line == "## adapter_config.json";
+    if (!in_table || line.substr(0, 3) != "| `") continue;
+    listed.push_back(line.substr(3, line.find('`', 3) - 3));
+  }
+  EXPECT_EQ(listed, keys);
 }
 
 }  // namespace

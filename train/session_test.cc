@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -225,6 +226,45 @@ TEST_F(SessionTest, AnOutputIsOfOneSessionAtATime) {
     ++entries;
   }
   EXPECT_EQ(entries, 1);
+}
+
+// Case F11: what was trained is in the file, module by module.
+TEST_F(SessionTest, TheSavedAdapterIsWholeAndTrained) {
+  SessionConfig config = Config();
+  config.output_dir = *dir_ + "/vanished/whole";
+  auto session = Session::Open(config);
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE((*session)->Step().ok());
+  // Case K2: the folder above goes while it trains.
+  std::filesystem::remove_all(*dir_ + "/vanished");
+  ASSERT_EQ((*session)->SaveAdapter(config.output_dir), absl::OkStatus());
+  const auto file =
+      SafetensorsFile::Open(config.output_dir + "/adapter_model.safetensors");
+  const auto base =
+      SafetensorsFile::Open(config.model_dir + "/model.safetensors");
+  ASSERT_TRUE(file.ok() && base.ok());
+  const auto context = Context::Create(ContextOptions());
+  size_t num_modules = 0;
+  for (const SafetensorsEntry& weight : base->entries()) {
+    const size_t end = weight.name.find("_proj.weight");
+    if (end == std::string::npos) continue;
+    ++num_modules;
+    const std::string module =
+        "base_model.model." + weight.name.substr(0, end) + "_proj.";
+    const SafetensorsEntry* a = file->Find(module + "lora_A.weight");
+    const SafetensorsEntry* b = file->Find(module + "lora_B.weight");
+    ASSERT_TRUE(a != nullptr && b != nullptr) << module;
+    EXPECT_THAT(a->shape, ::testing::ElementsAre(4, weight.shape[1]));
+    EXPECT_THAT(b->shape, ::testing::ElementsAre(weight.shape[0], 4));
+    const auto values = file->Load((*context)->cpu(), *b);
+    ASSERT_TRUE(values.ok());
+    const std::vector<double> doubles = ToDoubles(*values);
+    EXPECT_TRUE(std::any_of(doubles.begin(), doubles.end(), [](double value) {
+      return value != 0;
+    })) << module;
+  }
+  EXPECT_GT(num_modules, 7u);
+  EXPECT_EQ(file->entries().size(), 2 * num_modules);
 }
 
 // In a child, on a disk of 8 KB of its own. -1: none can be mounted here.

@@ -192,6 +192,42 @@ TEST_F(CheckpointCommandTest, Convert) {
                                  HasSubstr("note: 1 missing_tensor")));
 }
 
+// Case F10: what is no weight is copied byte for byte, whatever is in it.
+TEST_F(CheckpointCommandTest, OtherFilesAreCopiedByteForByte) {
+  const std::map<std::string, std::string> others = {
+      {"generation_config.json", "{ \"eos_token_id\" : 2.50 }"},
+      {"tokenizer.json", "\xef\xbb\xbf{\r\n\t\"a\": 1}\r\n\r\n"},
+      {"tokenizer.model", std::string("\0\1\2\xff\n\0", 6)},
+      {"tokenizer_config.json", "{\"not\": [valid"},
+      {"chat_template.jinja", "{{ messages }}   \n\n  "},
+      {"special_tokens_map.json", ""},
+      {"merges.txt", std::string(3'000'001, 'x')},
+      {"README.md", "# \xc3\x28 no UTF-8"}};
+  for (const auto& [name, bytes] : others) {
+    dir_.Write(absl::StrCat("model/", name), bytes);
+  }
+  const std::string out = dir_.Path("out");
+  const JsonValue report =
+      test::EspalierJson({"convert", "--model", model_, "--output", out, "--to",
+                          "f32", "--max-shard", "8KB"});
+  EXPECT_GT(IntOf(report, "num_shards"), 1);
+  const auto written = Contents(out);
+  for (const auto& [name, bytes] : others) {
+    ASSERT_EQ(written.count(name), 1u) << name;
+    EXPECT_TRUE(written.at(name) == bytes) << name;
+  }
+  // Those, config.json, the index and the shards.
+  EXPECT_EQ(
+      written.size(),
+      others.size() + 2 + static_cast<size_t>(IntOf(report, "num_shards")));
+  const auto index = ParseJsonText(written.at(kIndex));
+  ASSERT_TRUE(index.ok()) << index.status();
+  EXPECT_EQ(IntOf(*index->Find("metadata"), "total_size"),
+            IntOf(report, "bytes"));
+  EXPECT_EQ(static_cast<int64_t>(index->Find("weight_map")->AsObject()->size()),
+            num_tensors_);
+}
+
 // A copy inside the source would be a part of what is copied.
 TEST_F(CheckpointCommandTest, NothingIsWrittenIntoTheSource) {
   const std::string sharded = dir_.Path("sharded");
