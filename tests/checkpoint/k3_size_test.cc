@@ -99,7 +99,8 @@ TEST_F(K3SizeTest, VerifyMatchesEveryName) {
 
 // The plan of every piece is made before space is found to be short.
 TEST_F(K3SizeTest, ShardRefusesAFullDiskInLittleMemory) {
-  const std::string out = dir_->path() + "/out";
+  const test::TempDir beside;
+  const std::string out = beside.Path("out");
   const int64_t peak = test::PeakBytes([&] {
     ShardOptions options;
     options.mesh = {8, 64, 8, 1};
