@@ -92,6 +92,61 @@ TEST(ChatKimiK3Test, IsEncodedPieceByPiece) {
       "<|open|>message role=\"assistant\"<|sep|><|open|>response<|sep|>"));
 }
 
+TEST(ChatKimiK3Test, ResultsAndArgumentsHaveSeveralSpellings) {
+  const AddedByteTokenizer tokenizer = KimiK3Tokenizer();
+  KimiK3Options k3;
+  ChatOptions options;
+  options.thinking_effort = "none";
+  const auto text = [&](const std::string& messages) {
+    const auto encoded =
+        MakeKimiK3Encoder(tokenizer, k3)
+            ->Encode(ChatOf(absl::StrCat("[", messages, "]")), options);
+    return encoded.ok() ? Short(encoded->text)
+                        : std::string(encoded.status().message());
+  };
+  const std::string calls =
+      R"({"role":"assistant","reasoning":"why","tool_calls":[)"
+      R"({"id":"1","name":"f","arguments":null},)"
+      R"({"id":"2","name":"g","arguments":" \n"}]})";
+  const std::string shown =
+      "O message role=\"assistant\" PO think PwhyC think P"
+      "O response PC response PO tools PO call tool=\"f\" index=\"1\" PC call P"
+      "O call tool=\"g\" index=\"2\" PC call PC tools PC message PE\n";
+  const auto result = [](absl::string_view tool, int index,
+                         absl::string_view content) {
+    return absl::StrCat("O message role=\"tool\" tool=\"", tool, "\" index=\"",
+                        index, "\" P", content, "C message PE\n");
+  };
+  EXPECT_EQ(text(calls), shown);
+  // By id under either name, else in order.
+  EXPECT_EQ(text(calls + R"(,{"role":"tool","id":"2","content":"b"},)"
+                         R"({"role":"tool","tool_call_id":"1","content":"a"})"),
+            shown + result("f", 1, "a") + result("g", 2, "b"));
+  EXPECT_EQ(text(calls + R"(,{"role":"tool","content":"a"},)"
+                         R"({"role":"tool","content":"b"},)"
+                         R"({"role":"tool","tool":"h","name":"i"},)"
+                         R"({"role":"tool","name":"i"})"),
+            shown + result("f", 1, "a") + result("g", 2, "b") +
+                result("h", 3, "") + result("i", 4, ""));
+  // The calls of an earlier message do not count.
+  const std::string answer =
+      R"(,{"role":"assistant","content":"","reasoning_content":" "})";
+  EXPECT_EQ(text(calls + answer + R"(,{"role":"tool","tool_call_id":"1"})"),
+            "messages[2] answers the call \"1\", which was not made");
+  EXPECT_EQ(text(calls + answer + R"(,{"role":"tool","content":"a"})"),
+            "messages[2] is a tool result without a tool's name");
+  EXPECT_EQ(text(calls + answer),
+            shown +
+                "O message role=\"assistant\" PO think PC think P"
+                "O response PC response PC message PE\n");
+  k3.thinking = false;
+  EXPECT_EQ(text(calls),
+            "messages[0]: reasoning_content in a chat without thinking");
+  EXPECT_EQ(text(answer.substr(1)),
+            "O message role=\"assistant\" PO response PC response P"
+            "C message PE\n");
+}
+
 // The form of the released file, with texts of our own.
 constexpr char kEncoding[] = R"(
 def _other(tools):

@@ -124,7 +124,7 @@ class KimiLinearWriter {
               : absl::StrCat("functions.", call.name, ":", num_calls_);
       ++num_calls_;
       last_calls_.push_back(shown);
-      if (!call.id.empty()) shown_[call.id] = shown;
+      shown_[call.id] = shown;
       layout_.Control("<|tool_call_begin|>");
       layout_.Text(shown);
       layout_.Control("<|tool_call_argument_begin|>");

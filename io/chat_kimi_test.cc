@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -112,6 +113,46 @@ TEST(ChatKimiTest, KimiLinearShowsToolsAndTheirResults) {
       "<|im_assistant|>assistant<|im_middle|>[z<|im_end|>]");
   // The result that spells <|im_end|> ends no message: eight messages do.
   EXPECT_EQ(std::count(encoded->ids.begin(), encoded->ids.end(), 163586), 8);
+}
+
+TEST(ChatKimiTest, KimiLinearResultsWithoutAnIdFollowTheCalls) {
+  const AddedByteTokenizer tokenizer = KimiLinearTokenizer();
+  const auto encoder = MakeKimiLinearEncoder(tokenizer);
+  const auto returns = [&](const std::string& messages) {
+    Chat chat = ChatOf(absl::StrCat("[", messages, "]"));
+    chat.tools = JsonValue(JsonValue::Array());
+    const auto encoded = encoder->Encode(chat, ChatOptions());
+    if (!encoded.ok()) return std::string(encoded.status().message());
+    EXPECT_EQ(encoded->text.find("tool_declare"), std::string::npos);
+    std::string names;
+    for (size_t at = 0;
+         (at = encoded->text.find(" of ", at)) != std::string::npos; ++at) {
+      names +=
+          encoded->text.substr(at + 4, encoded->text.find('\n', at) - at - 4) +
+          " ";
+    }
+    return names;
+  };
+  const std::string two =
+      R"({"role":"assistant","tool_calls":[{"name":"f","arguments":{}},)"
+      R"({"name":"g","arguments":{}}]})";
+  const std::string one =
+      R"({"role":"assistant","tool_calls":[{"name":"h","arguments":{}}]})";
+  const std::string result = R"({"role":"tool","content":""})";
+  EXPECT_EQ(returns(absl::StrCat(two, ",", result, ",", result, ",", one, ",",
+                                 result)),
+            "functions.f:0 functions.g:1 functions.h:2 ");
+  EXPECT_EQ(returns(absl::StrCat(one, ",", result, ",", result)),
+            "messages[2] is a result without tool_call_id or a call before it");
+  // Ids that only look like the model's own.
+  for (const char* id : {"functions.f:", "functions.f:1x", "functions.g:1"}) {
+    EXPECT_EQ(
+        returns(absl::StrCat(
+            R"({"role":"assistant","tool_calls":[{"name":"f","arguments":{},)",
+            R"("id":")", id, R"("}]},{"role":"tool","tool_call_id":")", id,
+            R"("})")),
+        "functions.f:0 ");
+  }
 }
 
 TEST(ChatKimiTest, WhatALayoutCannotShowIsRefused) {

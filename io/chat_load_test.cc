@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -55,6 +56,10 @@ TEST_F(ChatLoadTest, ChatsWithToolsGetTheTemplateForThem) {
   EXPECT_EQ(Text(true), "ut");
   WriteConfig(R"([{"name":"default","template":"d{{ tools | length }}"}])");
   EXPECT_EQ(Text(true), "d1");
+  // The last of a name counts.
+  WriteConfig(R"([{"name":"default","template":"x"},)"
+              R"({"name":"default","template":"y"}])");
+  EXPECT_EQ(Text(false), "y");
   WriteConfig(R"([{"name":"tool_use","template":"u"}])");
   EXPECT_EQ(Text(true), "u");
   EXPECT_THAT(Text(false), HasSubstr("has no template named default"));
@@ -67,7 +72,7 @@ TEST_F(ChatLoadTest, FilesCountBeforeTheConfig) {
   EXPECT_EQ(Text(false), "file");
   EXPECT_EQ(Text(true), "file");
   WriteMore("tool_use.jinja", "tools");
-  WriteMore("notes.txt", "{% bad");
+  WriteMore("default", "not a template");
   EXPECT_EQ(Text(false), "file");
   EXPECT_EQ(Text(true), "tools");
   // As transformers has it: one file is enough for the config not to count.
@@ -76,6 +81,8 @@ TEST_F(ChatLoadTest, FilesCountBeforeTheConfig) {
 }
 
 TEST_F(ChatLoadTest, WhatIsNoTemplateIsNamed) {
+  EXPECT_THAT(Text(false), HasSubstr("has no chat_template.jinja"));
+  WriteConfig("null");
   EXPECT_THAT(Text(false), HasSubstr("has no chat_template.jinja"));
   WriteConfig("3");
   EXPECT_THAT(Text(false), HasSubstr("tokenizer_config.json: chat_template is "
@@ -88,9 +95,14 @@ TEST_F(ChatLoadTest, WhatIsNoTemplateIsNamed) {
               HasSubstr("no template named default or tool_use, but rag"));
   WriteConfig(R"([{"name":"default","template":"\n{% bad %}"}])");
   EXPECT_THAT(Text(false), HasSubstr("chat_template default: line 2"));
-  dir_.Write("generation_config.json", R"({"eos_token_id": ["x"]})");
   WriteConfig(R"("d")");
-  EXPECT_THAT(Text(false), HasSubstr("eos_token_id is no token id"));
+  for (const char* ids : {"[\"x\"]", "[1, -1]", "-1", "4194304", "{}"}) {
+    dir_.Write("generation_config.json",
+               absl::StrCat("{\"eos_token_id\": ", ids, "}"));
+    EXPECT_THAT(Text(false), HasSubstr("eos_token_id is no token id")) << ids;
+  }
+  dir_.Write("generation_config.json", R"({"eos_token_id": null})");
+  EXPECT_EQ(Text(false), "d");
   dir_.Write("additional_chat_templates", "no folder");
   EXPECT_THAT(Text(false),
               HasSubstr("additional_chat_templates: cannot be listed"));
@@ -127,6 +139,16 @@ TEST_F(ChatLoadTest, SeveralEndTokensAreHonoured) {
   EXPECT_EQ(trained("{\"eos_token_id\": " + id("<pad>") + "}"),
             "<|user|>a<|assistant|>[x<table><|system|>]<|user|>b<|assistant|>"
             "[y<pad>]<|system|>");
+}
+
+TEST_F(ChatLoadTest, TheModelTypeSaysTheLayout) {
+  WriteConfig(R"("d")");
+  dir_.Write("config.json", R"({"model_type": "kimi_linear"})");
+  EXPECT_THAT(Text(false), HasSubstr("the tokenizer has no token <|im_user|>"));
+  dir_.Write("config.json", R"({"model_type": "kimi"})");
+  EXPECT_EQ(Text(false), "d");
+  dir_.Write("config.json", R"({"model_type": 3})");
+  EXPECT_EQ(Text(false), "d");
 }
 
 TEST_F(ChatLoadTest, K3ReadsTheTextsOfItsFolder) {
