@@ -1,7 +1,9 @@
 #include "espalier/ops/attention/attention.h"
 
 #include <cmath>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -16,7 +18,6 @@ namespace espalier {
 namespace {
 
 using attention::Mask;
-using CuSeqlens = std::shared_ptr<const std::vector<int32_t>>;
 
 constexpr Kernel<attention::ForwardArgs> kForward[] = {
     {kCpu, kF64, attention::ForwardRef},
@@ -119,19 +120,6 @@ void CheckSinks(const Variable& sinks, const Tensor& q) {
       "sinks are ", ToString(value), " for q ", ToString(q));
 }
 
-void CheckBoundaries(const CuSeqlens& cu_seqlens, int64_t num_tokens) {
-  ESPALIER_CHECK(cu_seqlens != nullptr && !cu_seqlens->empty(),
-                 "attention needs cu_seqlens");
-  const std::vector<int32_t>& at = *cu_seqlens;
-  ESPALIER_CHECK(at.front() == 0, "cu_seqlens starts at ", at.front());
-  for (size_t i = 1; i < at.size(); ++i) {
-    ESPALIER_CHECK(at[i - 1] <= at[i], "cu_seqlens falls from ", at[i - 1],
-                   " to ", at[i], " at entry ", i);
-  }
-  ESPALIER_CHECK(at.back() == num_tokens, "cu_seqlens ends at ", at.back(),
-                 " for ", num_tokens, " tokens");
-}
-
 // {o, lse} of a node whose inputs and mask are set.
 std::vector<Tensor> Forward(const AttentionNode& node) {
   const Tensor& q = node.q;
@@ -162,7 +150,7 @@ Variable Attention(const Variable& q, const Variable& k, const Variable& v,
   const Tensor& qv = q.value();
   CheckShapes(qv, k.value(), v.value());
   CheckSinks(sinks, qv);
-  CheckBoundaries(options.cu_seqlens, qv.dim(0));
+  CheckCuSeqlens("attention", options.cu_seqlens, qv.dim(0));
   ESPALIER_CHECK(options.window >= 0, "window is ", options.window);
   ESPALIER_CHECK(options.soft_cap >= 0, "soft_cap is ", options.soft_cap);
   auto node = std::make_unique<AttentionNode>();

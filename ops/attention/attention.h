@@ -2,18 +2,15 @@
 #define ESPALIER_OPS_ATTENTION_ATTENTION_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <vector>
 
 #include "espalier/autograd/variable.h"
+#include "espalier/ops/cu_seqlens.h"
 
 namespace espalier {
 
 struct AttentionOptions {
-  // Where documents begin: from 0, never falling, the last entry T; empty
-  // documents are legal. Host data, shared and not changed afterwards.
-  std::shared_ptr<const std::vector<int32_t>> cu_seqlens;
+  CuSeqlens cu_seqlens;
   // Token t sees keys up to itself; else all keys of its document.
   bool causal = true;
   // Token t sees key j only if |t - j| < window; 0: no limit.
