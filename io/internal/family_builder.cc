@@ -300,6 +300,12 @@ void FamilyBuilder::Add(absl::Span<const FamilyRow> rows) {
   for (const FamilyRow& row : rows) AddRow(row, 0, false);
 }
 
+void FamilyBuilder::AddTop() {
+  Set("tied", facts_.tied_head ? 1 : 0);
+  Set("untied", facts_.tied_head ? 0 : 1);
+  Add(kTopRows);
+}
+
 void FamilyBuilder::AddGroup(absl::Span<const FamilyRow> rows) {
   ++num_groups_;
   for (const FamilyRow& row : rows) AddRow(row, num_groups_, false);

@@ -36,6 +36,18 @@ struct FamilyRow {
   bool optional = false;
 };
 
+// What every family has: V vocabulary, H hidden size; "tied" or "untied" is 1.
+inline constexpr FamilyRow kTopRows[] = {
+    {"@embed_tokens.weight", "V,H", TensorRole::kEmbedding, "0"},
+    {"@norm.weight", "H", TensorRole::kNorm},
+    {"^lm_head.weight", "V,H", TensorRole::kHead, "0", SafetensorsDType::kBF16,
+     "untied"},
+    {"^lm_head.weight", "V,H", TensorRole::kHead, "0", SafetensorsDType::kBF16,
+     "tied", true},
+    {"@layers.{all}.input_layernorm.weight", "H", TensorRole::kNorm},
+    {"@layers.{all}.post_attention_layernorm.weight", "H", TensorRole::kNorm},
+};
+
 // Collects a family's variables and layer sets, then turns rows into rules.
 class FamilyBuilder {
  public:
@@ -87,6 +99,8 @@ class FamilyBuilder {
   void Fail(absl::Status status);
 
   void Add(absl::Span<const FamilyRow> rows);
+  // kTopRows, with "tied" and "untied" as facts() says.
+  void AddTop();
   // The rows again for prediction layers: `sets` are those that such a layer
   // belongs to; all of its tensors are there or none.
   void AddPrediction(absl::Span<const FamilyRow> rows,

@@ -16,15 +16,6 @@ constexpr SafetensorsDType kF = SafetensorsDType::kF32;
 // N heads; QK = nope + rope and DV, widths of a head; DQ, DC, DR latents and
 // rope; HI heads of DI in the indexer, P its pool; E experts of width X, S of
 // the shared one; HC residual streams; NK heads of DK in linear attention.
-constexpr FamilyRow kTop[] = {
-    {"@embed_tokens.weight", "V,H", R::kEmbedding, "0"},
-    {"@norm.weight", "H", R::kNorm},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "untied"},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "tied", true},
-    {"@layers.{all}.input_layernorm.weight", "H", R::kNorm},
-    {"@layers.{all}.post_attention_layernorm.weight", "H", R::kNorm},
-};
-
 constexpr FamilyRow kMla[] = {
     {"@layers.{mla}.self_attn.q_proj.weight", "N*QK,H", R::kAttention, "0/QK",
      kBF, "one_q"},
@@ -135,8 +126,6 @@ void ReadMla(FamilyBuilder& b) {
   b.ReadOr("num_shared", "n_shared_experts", 0);
   b.Set("S", b.Get("num_shared") * b.Get("X"));
   b.SetExperts(b.Get("E"), b.Get("K"));
-  b.Set("tied", b.facts().tied_head ? 1 : 0);
-  b.Set("untied", b.facts().tied_head ? 0 : 1);
   b.Set("P", 0);
   b.ReadOr("num_mtp", "num_nextn_predict_layers", 1);
   const int64_t num_mtp = std::min<int64_t>(b.Get("num_mtp"), 16);
@@ -197,7 +186,7 @@ void SetIndexerLayers(FamilyBuilder& b, absl::string_view among) {
 
 void AddPredictionLayers(FamilyBuilder& b) {
   constexpr absl::string_view kSets[] = {"all", "mla", "full", "moe", "mtp"};
-  std::vector<FamilyRow> rows(std::begin(kTop), std::end(kTop));
+  std::vector<FamilyRow> rows(std::begin(kTopRows), std::end(kTopRows));
   rows.insert(rows.end(), std::begin(kMla), std::end(kMla));
   if (b.Get("HI") > 0) {
     rows.insert(rows.end(), std::begin(kIndexer), std::end(kIndexer));
@@ -217,7 +206,7 @@ void BuildDeepseek(FamilyBuilder& b) {
   b.SetLayers("mla", b.Layers("all"));
   b.Label("mla", sparse ? "sparse mla" : "mla");
   SetMlpLayers(b);
-  b.Add(kTop);
+  b.AddTop();
   b.Add(kMla);
   if (sparse) {
     SetIndexerLayers(b, "mla");
@@ -253,7 +242,7 @@ void BuildGlm5Next(FamilyBuilder& b) {
   b.Label("kda", "kda");
   SetMlpLayers(b);
   SetIndexerLayers(b, "mla");
-  b.Add(kTop);
+  b.AddTop();
   b.Add(kHyperConnections);
   b.Add(kKda);
   b.Add(kMla);

@@ -8,12 +8,6 @@ using R = TensorRole;
 constexpr SafetensorsDType kBF = SafetensorsDType::kBF16;
 
 constexpr FamilyRow kRows[] = {
-    {"@embed_tokens.weight", "V,H", R::kEmbedding, "0"},
-    {"@norm.weight", "H", R::kNorm},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "untied"},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "tied", true},
-    {"@layers.{all}.input_layernorm.weight", "H", R::kNorm},
-    {"@layers.{all}.post_attention_layernorm.weight", "H", R::kNorm},
     {"@layers.{all}.self_attn.q_proj.weight", "N*D,H", R::kAttention, "0/D"},
     {"@layers.{all}.self_attn.k_proj.weight", "G*D,H", R::kAttention, "0/D"},
     {"@layers.{all}.self_attn.v_proj.weight", "G*D,H", R::kAttention, "0/D"},
@@ -42,10 +36,9 @@ void BuildGptOss(FamilyBuilder& b) {
   b.Read("E", "num_local_experts");
   b.ReadOr("K", "num_experts_per_tok", 4);
   b.SetExperts(b.Get("E"), b.Get("K"));
-  b.Set("tied", b.facts().tied_head ? 1 : 0);
-  b.Set("untied", b.facts().tied_head ? 0 : 1);
   b.SetTransposedExperts();
   b.Label("all", "attention, moe");
+  b.AddTop();
   b.Add(kRows);
 }
 

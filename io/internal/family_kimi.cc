@@ -15,14 +15,8 @@ constexpr SafetensorsDType kF = SafetensorsDType::kF32;
 // length of A_log in the file. "k3" and "k1" tell the releases apart where
 // they keep other dtypes.
 constexpr FamilyRow kRows[] = {
-    {"@embed_tokens.weight", "V,H", R::kEmbedding, "0"},
-    {"@norm.weight", "H", R::kNorm},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "untied"},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "tied", true},
     {"@output_attn_res_norm.weight", "H", R::kResidual, "", kBF, "res"},
     {"@output_attn_res_proj.weight", "1,H", R::kResidual, "", kBF, "res"},
-    {"@layers.{all}.input_layernorm.weight", "H", R::kNorm},
-    {"@layers.{all}.post_attention_layernorm.weight", "H", R::kNorm},
     {"@layers.{all}.self_attention_res_norm.weight", "H", R::kResidual, "", kBF,
      "res"},
     {"@layers.{all}.self_attention_res_proj.weight", "1,H", R::kResidual, "",
@@ -220,8 +214,7 @@ void BuildKimi(FamilyBuilder& b) {
   b.Set("latent_norm", latent && norm ? 1 : 0);
   b.ReadOr("res", "attn_res_block_size", 0);
   if (b.Get("res") > 0) b.facts().pipeline_block = b.Get("res");
-  b.Set("tied", b.facts().tied_head ? 1 : 0);
-  b.Set("untied", b.facts().tied_head ? 0 : 1);
+  b.AddTop();
   b.Add(kRows);
   if (k3) AddVision(b);
 }

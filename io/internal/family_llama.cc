@@ -14,12 +14,6 @@ constexpr SafetensorsDType kF = SafetensorsDType::kF32;
 // V vocabulary, H hidden size, N heads, G key-value heads, D head dim, I width
 // of the MLP, E experts, X width of an expert, S width of the shared expert.
 constexpr FamilyRow kCommon[] = {
-    {"@embed_tokens.weight", "V,H", R::kEmbedding, "0"},
-    {"@norm.weight", "H", R::kNorm},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "untied"},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "tied", true},
-    {"@layers.{all}.input_layernorm.weight", "H", R::kNorm},
-    {"@layers.{all}.post_attention_layernorm.weight", "H", R::kNorm},
     {"@layers.{all}.self_attn.q_proj.weight", "N*D,H", R::kAttention, "0/D"},
     {"@layers.{all}.self_attn.k_proj.weight", "G*D,H", R::kAttention, "0/D"},
     {"@layers.{all}.self_attn.v_proj.weight", "G*D,H", R::kAttention, "0/D"},
@@ -83,8 +77,6 @@ void ReadAttention(FamilyBuilder& b) {
   b.ReadOr("G", "num_key_value_heads", b.Get("N"));
   const int64_t heads = b.Get("N");
   b.ReadOr("D", "head_dim", heads > 0 ? b.Get("H") / heads : 0);
-  b.Set("tied", b.facts().tied_head ? 1 : 0);
-  b.Set("untied", b.facts().tied_head ? 0 : 1);
 }
 
 }  // namespace
@@ -101,6 +93,7 @@ void BuildLlama(FamilyBuilder& b) {
   b.SetLayers("dense", b.Layers("all"));
   b.Label("all", "attention");
   b.Label("dense", "mlp");
+  b.AddTop();
   b.Add(kCommon);
   b.Add(kDenseMlp);
 }
@@ -128,6 +121,7 @@ void BuildMoe(FamilyBuilder& b) {
   b.Label("all", "attention");
   b.Label("dense", "mlp");
   b.Label("moe", "moe");
+  b.AddTop();
   b.Add(kCommon);
   b.Add(kDenseMlp);
   b.Add(mixtral ? absl::MakeConstSpan(kMixtral)

@@ -12,12 +12,6 @@ constexpr SafetensorsDType kBF = SafetensorsDType::kBF16;
 // N, G, D of attention; KH, VH heads of keys and values, KD, VD their widths,
 // Q = VH / KH, C taps, of the gated delta rule.
 constexpr FamilyRow kCommon[] = {
-    {"@embed_tokens.weight", "V,H", R::kEmbedding, "0"},
-    {"@norm.weight", "H", R::kNorm},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "untied"},
-    {"^lm_head.weight", "V,H", R::kHead, "0", kBF, "tied", true},
-    {"@layers.{all}.input_layernorm.weight", "H", R::kNorm},
-    {"@layers.{all}.post_attention_layernorm.weight", "H", R::kNorm},
     // One head's rows: query, then output gate.
     {"@layers.{full}.self_attn.q_proj.weight", "2*N*D,H", R::kAttention,
      "0/2*D"},
@@ -116,8 +110,6 @@ void BuildQwenHybrid(FamilyBuilder& b) {
   b.Read("C", "linear_conv_kernel_dim");
   const int64_t key_heads = b.Get("KH");
   b.Set("Q", key_heads > 0 ? b.Get("VH") / key_heads : 0);
-  b.Set("tied", b.facts().tied_head ? 1 : 0);
-  b.Set("untied", b.facts().tied_head ? 0 : 1);
   b.Set("E", 0);
   b.Set("K", 0);
   const bool moe = type != "qwen3_5";
@@ -137,6 +129,7 @@ void BuildQwenHybrid(FamilyBuilder& b) {
   SetSparseLayers(b);
   b.Label("dense", "mlp");
   b.Label("moe", "moe");
+  b.AddTop();
   b.Add(kCommon);
   b.Add(next ? absl::MakeConstSpan(kGrouped) : absl::MakeConstSpan(kUngrouped));
   b.Add(kDenseMlp);
