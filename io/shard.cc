@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -194,16 +195,17 @@ class Sharder {
     const absl::StatusOr<std::vector<std::string>> names =
         folder_.List(/*deep=*/true);
     if (!names.ok()) return names.status();
+    absl::flat_hash_set<absl::string_view> weights = {internal::kIndexName};
+    for (const TensorCatalog::File& file : catalog_.files()) {
+      weights.insert(file.name);
+    }
     for (const std::string& name : *names) {
       if (name == internal::kShardsName ||
           absl::StartsWith(name, absl::StrCat(internal::kOriginalDir, "/"))) {
         return absl::InvalidArgumentError(absl::StrCat(
             catalog_.dir(), ": holds ", name, ", so it is sharded already"));
       }
-      const bool weights = std::any_of(
-          catalog_.files().begin(), catalog_.files().end(),
-          [&](const TensorCatalog::File& file) { return file.name == name; });
-      if (weights || name == internal::kIndexName) continue;
+      if (weights.contains(name)) continue;
       const absl::StatusOr<internal::ReadableFile> file = folder_.Open(name);
       if (absl::EndsWith(name, ".safetensors") || !file.ok()) {
         layout_.left_out.push_back(name);

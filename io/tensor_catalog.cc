@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/match.h"
@@ -300,11 +301,10 @@ void TensorCatalog::NoteOtherFiles(ProblemList* notes) const {
   const absl::StatusOr<std::vector<std::string>> names =
       folder_->List(/*deep=*/false);
   if (!names.ok()) return;
+  absl::flat_hash_set<absl::string_view> used;
+  for (const File& file : files_) used.insert(file.name);
   for (const std::string& name : *names) {
-    const bool used =
-        std::any_of(files_.begin(), files_.end(),
-                    [&](const File& file) { return file.name == name; });
-    if (!absl::EndsWith(name, ".safetensors") || used) continue;
+    if (!absl::EndsWith(name, ".safetensors") || used.contains(name)) continue;
     notes->Add("ignored_file",
                absl::StrCat(folder_->PathOf(name),
                             ": the index does not name it; it is ignored"));
