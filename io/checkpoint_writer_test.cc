@@ -15,6 +15,7 @@
 #include "espalier/io/checkpoint_reader.h"
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/json_object.h"
+#include "espalier/tests/support/folder_files.h"
 
 namespace espalier {
 namespace {
@@ -52,15 +53,6 @@ absl::Status AppendGroup(CheckpointWriter& writer, int i) {
   return status.ok()
              ? Append(writer, absl::StrCat("t", i, ".scale"), Data(i, 4))
              : status;
-}
-
-std::vector<std::string> FilesOf(const std::string& dir) {
-  std::vector<std::string> names;
-  for (const auto& item : std::filesystem::directory_iterator(dir)) {
-    names.push_back(item.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 class CheckpointWriterTest : public ::testing::Test {
@@ -103,7 +95,7 @@ TEST_F(CheckpointWriterTest, WritesShardsAndTheIndexWithTheTrueTotal) {
     EXPECT_FALSE(std::filesystem::exists(out_));
     ASSERT_TRUE(writer->Finish().ok());
   }
-  EXPECT_THAT(FilesOf(out_),
+  EXPECT_THAT(test::NamesIn(out_),
               ElementsAre("config.json", "model-00001-of-00003.safetensors",
                           "model-00002-of-00003.safetensors",
                           "model-00003-of-00003.safetensors",
@@ -134,7 +126,7 @@ TEST_F(CheckpointWriterTest, OneShardHasNoIndex) {
       out_, {{{"a", SafetensorsDType::kF32, {0, 3}}}, {}}, options_);
   ASSERT_TRUE(writer.ok()) << writer.status();
   ASSERT_TRUE(writer->Finish().ok());
-  EXPECT_THAT(FilesOf(out_), ElementsAre("model.safetensors"));
+  EXPECT_THAT(test::NamesIn(out_), ElementsAre("model.safetensors"));
 }
 
 TEST_F(CheckpointWriterTest, RefusesWhatDoesNotFitThePlan) {
@@ -163,7 +155,7 @@ TEST_F(CheckpointWriterTest, ResumesAfterAKill) {
   options_.fingerprint = "source 1";
   WriteUntilKilled();
   // Plan, notes, two shards, a temporary one.
-  EXPECT_EQ(FilesOf(partial_).size(), 5u);
+  EXPECT_EQ(test::NamesIn(partial_).size(), 5u);
 
   EXPECT_THAT(std::string(CheckpointWriter::Create(out_, Groups(4), options_)
                               .status()
@@ -202,8 +194,8 @@ TEST_F(CheckpointWriterTest, ResumesAfterAKill) {
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(AppendGroup(*writer, i).ok());
   ASSERT_TRUE(writer->Finish().ok());
-  ASSERT_EQ(FilesOf(out_), FilesOf(dir_.Path("fresh")));
-  for (const std::string& name : FilesOf(out_)) {
+  ASSERT_EQ(test::NamesIn(out_), test::NamesIn(dir_.Path("fresh")));
+  for (const std::string& name : test::NamesIn(out_)) {
     EXPECT_EQ(test::ReadFile(out_ + "/" + name),
               test::ReadFile(dir_.Path("fresh/" + name)));
   }
@@ -212,7 +204,7 @@ TEST_F(CheckpointWriterTest, ResumesAfterAKill) {
 TEST_F(CheckpointWriterTest, FinishedShardThatWasDamagedIsWrittenAgain) {
   options_.max_shard_bytes = 12;
   WriteUntilKilled();
-  for (const std::string& name : FilesOf(partial_)) {
+  for (const std::string& name : test::NamesIn(partial_)) {
     if (name.find("model-00001") != 0) continue;
     std::filesystem::resize_file(partial_ + "/" + name, 3);
   }
@@ -251,8 +243,8 @@ TEST_F(CheckpointWriterTest, RefusesWhenASmallDiskIsShort) {
   const auto writer = CheckpointWriter::Create(disk + "/out", groups, options_);
   const auto one =
       CheckpointWriter::Create(disk + "/one", {groups[0]}, options_);
-  const auto files =
-      one.ok() ? FilesOf(disk + "/out.partial") : std::vector<std::string>{"?"};
+  const auto files = one.ok() ? test::NamesIn(disk + "/out.partial")
+                              : std::vector<std::string>{"?"};
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): of this moment
   const absl::Status status = writer.status();
   umount2(disk.c_str(), MNT_DETACH);

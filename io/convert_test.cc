@@ -23,6 +23,7 @@
 #include "espalier/io/safetensors_writer.h"
 #include "espalier/io/weight_reader.h"
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
+#include "espalier/tests/support/folder_files.h"
 
 namespace espalier {
 namespace {
@@ -35,15 +36,6 @@ struct Named {
   std::string name;
   std::vector<int64_t> shape;
 };
-
-std::vector<std::string> FilesOf(const std::string& dir) {
-  std::vector<std::string> names;
-  for (const auto& item : std::filesystem::directory_iterator(dir)) {
-    names.push_back(item.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 class ConvertTest : public ::testing::Test {
  protected:
@@ -128,10 +120,10 @@ TEST_F(ConvertTest, HoldsAFolderAgainstItsConfig) {
   const auto whole = Convert(in, "whole", ConvertTarget::kF32);
   ASSERT_TRUE(whole.ok()) << whole.status();
   EXPECT_THAT(whole->notes, ElementsAre());
-  for (const std::string& name : FilesOf(in)) {
-    dir_.Write(absl::StrCat("in/", name),
-               absl::StrReplaceAll(test::ReadFile(absl::StrCat(in, "/", name)),
-                                   {{"mlp.up_proj", "mlp.op_proj"}}));
+  for (const char* name :
+       {"model.safetensors.index.json", "model-00001-of-000002.safetensors"}) {
+    test::ReplaceInFile(absl::StrCat(in, "/", name), "mlp.up_proj",
+                        "mlp.op_proj");
   }
   const auto refused = Convert(in, "refused", ConvertTarget::kF32);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kDataLoss);
@@ -174,8 +166,9 @@ TEST_F(ConvertTest, DenseToEachPackedFormatAndBack) {
     EXPECT_EQ(report->num_packed, 1);
     EXPECT_EQ(report->num_copied, 3);
     const std::string packed = dir_.Path(c.name);
-    EXPECT_THAT(FilesOf(packed), ElementsAre("config.json", "model.safetensors",
-                                             "tokenizer.json"));
+    EXPECT_THAT(
+        test::NamesIn(packed),
+        ElementsAre("config.json", "model.safetensors", "tokenizer.json"));
     EXPECT_EQ(test::ReadFile(packed + "/tokenizer.json"), "{ \"a\" :1}");
     EXPECT_EQ(Values(packed, "model.norm.weight"),
               Values(source, "model.norm.weight"));
@@ -359,8 +352,8 @@ TEST_F(ConvertTest, ResumesAfterAKillWithTheSameBytes) {
   EXPECT_GT(resumed->num_shards, 1);
   options_.resume = false;
   ASSERT_TRUE(Convert(source, "fresh", ConvertTarget::kFp8).ok());
-  ASSERT_EQ(FilesOf(dir_.Path("out")), FilesOf(dir_.Path("fresh")));
-  for (const std::string& file : FilesOf(dir_.Path("out"))) {
+  ASSERT_EQ(test::NamesIn(dir_.Path("out")), test::NamesIn(dir_.Path("fresh")));
+  for (const std::string& file : test::NamesIn(dir_.Path("out"))) {
     EXPECT_EQ(test::ReadFile(dir_.Path("out/" + file)),
               test::ReadFile(dir_.Path("fresh/" + file)));
   }
@@ -392,7 +385,7 @@ TEST_F(ConvertTest, ResumeWritesADamagedShardAgain) {
     std::filesystem::copy(dir_.Path("killed.partial"),
                           dir_.Path(out + ".partial"),
                           std::filesystem::copy_options::recursive);
-    for (const std::string& name : FilesOf(dir_.Path(out + ".partial"))) {
+    for (const std::string& name : test::NamesIn(dir_.Path(out + ".partial"))) {
       if (where < 0 || !absl::StartsWith(name, shard)) continue;
       const std::string path = absl::StrCat(out, ".partial/", name);
       std::string bytes = test::ReadFile(dir_.Path(path));
@@ -408,8 +401,8 @@ TEST_F(ConvertTest, ResumeWritesADamagedShardAgain) {
     if (where < 0) undamaged = resumed->resumed_bytes;
     EXPECT_GT(undamaged, 0);
     EXPECT_EQ(resumed->resumed_bytes < undamaged, where >= 0);
-    ASSERT_EQ(FilesOf(dir_.Path(out)), FilesOf(dir_.Path("fresh")));
-    for (const std::string& file : FilesOf(dir_.Path(out))) {
+    ASSERT_EQ(test::NamesIn(dir_.Path(out)), test::NamesIn(dir_.Path("fresh")));
+    for (const std::string& file : test::NamesIn(dir_.Path(out))) {
       EXPECT_EQ(test::ReadFile(dir_.Path(absl::StrCat(out, "/", file))),
                 test::ReadFile(dir_.Path("fresh/" + file)))
           << file;
@@ -423,7 +416,7 @@ TEST_F(ConvertTest, LeavesTheManifestOfTheSourceOut) {
   const auto report = Convert(source, "out", ConvertTarget::kBF16);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(
-      FilesOf(dir_.Path("out")),
+      test::NamesIn(dir_.Path("out")),
       ElementsAre("config.json", "model.safetensors", "tokenizer.json"));
   EXPECT_THAT(report->notes,
               ::testing::Contains(AllOf(HasSubstr("espalier-manifest.json"),

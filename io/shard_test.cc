@@ -19,6 +19,7 @@
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/safetensors_reader.h"
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
+#include "espalier/tests/support/folder_files.h"
 
 namespace espalier {
 namespace {
@@ -26,25 +27,16 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kLlama[] = R"({"model_type":"llama","vocab_size":24,
-    "hidden_size":24,"num_hidden_layers":3,"num_attention_heads":4,
-    "num_key_value_heads":2,"head_dim":8,"intermediate_size":40,
-    "tie_word_embeddings":true)";
+// kTinyLlama with more keys: ",key:value".
+std::string Llama(absl::string_view more = "") {
+  absl::string_view config = test::kTinyLlama;
+  config.remove_suffix(1);
+  return absl::StrCat(config, more, "}");
+}
 
 std::string Config(absl::string_view name) {
   return test::ReadFile(absl::StrCat(
       ESPALIER_SOURCE_DIR, "/tests/fixtures/configs/", name, ".json"));
-}
-
-// Every file of a folder, by its path in it.
-std::map<std::string, std::string> Contents(const std::string& dir) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
-    if (!entry.is_regular_file()) continue;
-    files[entry.path().lexically_relative(dir).string()] =
-        test::ReadFile(entry.path().string());
-  }
-  return files;
 }
 
 std::string BytesOf(const SafetensorsFile& file, const std::string& name) {
@@ -56,9 +48,9 @@ std::string BytesOf(const SafetensorsFile& file, const std::string& name) {
 
 // Names of files that only one folder has, or that differ.
 std::string Difference(const std::string& a, const std::string& b) {
-  std::map<std::string, std::string> left = Contents(a);
+  std::map<std::string, std::string> left = test::Contents(a);
   std::string names;
-  for (const auto& [name, bytes] : Contents(b)) {
+  for (const auto& [name, bytes] : test::Contents(b)) {
     const auto found = left.find(name);
     if (found == left.end() || found->second != bytes) names += name + " ";
     if (found != left.end()) left.erase(found);
@@ -75,7 +67,7 @@ class ShardTest : public ::testing::Test {
     const auto written = test::WriteSparseCheckpoint(config, In());
     ASSERT_TRUE(written.ok()) << written.status();
     uint32_t state = 1;
-    for (const auto& [name, bytes] : Contents(In())) {
+    for (const auto& [name, bytes] : test::Contents(In())) {
       if (!absl::EndsWith(name, ".safetensors")) continue;
       const auto file = SafetensorsFile::Open(In() + "/" + name);
       ASSERT_TRUE(file.ok());
@@ -138,7 +130,7 @@ TEST_F(ShardTest, RoundTripsByteForByte) {
     ExpectRoundTrip(mesh, 1 << 30);
     ExpectRoundTrip(mesh, 20'000);
   }
-  Write(absl::StrCat(kLlama, "}"));
+  Write(Llama());
   ExpectRoundTrip({4, 1, 3, 1}, 1000);
 }
 
@@ -169,7 +161,7 @@ TEST_F(ShardTest, PiecesAreWhatTheirRanksCompute) {
 }
 
 TEST_F(ShardTest, FewKeyHeadsAreSharedByRanks) {
-  Write(absl::StrCat(kLlama, "}"));
+  Write(Llama());
   ASSERT_EQ(Shard({4, 1, 3, 1}), absl::OkStatus());
   const std::string k = "model.layers.1.self_attn.k_proj.weight";
   const std::string whole = Whole(k);
@@ -210,7 +202,7 @@ TEST_F(ShardTest, CutsStackedExpertsAndPackedGroups) {
 }
 
 TEST_F(ShardTest, RefusesAMeshThatDoesNotSuit) {
-  Write(absl::StrCat(kLlama, "}"));
+  Write(Llama());
   const auto refusal = [&](const ShardMesh& mesh) {
     const absl::Status status = Shard(mesh);
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
@@ -222,24 +214,22 @@ TEST_F(ShardTest, RefusesAMeshThatDoesNotSuit) {
   EXPECT_THAT(refusal({3, 1, 1, 1}),
               AllOf(HasSubstr("self_attn.q_proj.weight"), HasSubstr("tp 3")));
   // Rows of 40 in blocks of 128.
-  Write(absl::StrCat(kLlama,
-                     R"(,"quantization_config":{"quant_method":"fp8"}})"));
+  Write(Llama(R"(,"quantization_config":{"quant_method":"fp8"})"));
   EXPECT_THAT(refusal({2, 1, 1, 1}), HasSubstr("inside a group of 128"));
   dir_.Write("in/config.json", R"({"model_type":"bloom"})");
   EXPECT_EQ(Shard({}).code(), absl::StatusCode::kUnimplemented);
   dir_.Write("in/config.json",
-             absl::StrReplaceAll(
-                 absl::StrCat(kLlama, "}"),
-                 {{"\"intermediate_size\":40", "\"intermediate_size\":48"}}));
+             absl::StrReplaceAll(Llama(), {{"\"intermediate_size\":40",
+                                            "\"intermediate_size\":48"}}));
   EXPECT_THAT(Shard({}).message(), HasSubstr("wrong_"));
 }
 
 TEST_F(ShardTest, CutsInt4ByWholeGroups) {
   Write(absl::StrReplaceAll(
-      absl::StrCat(kLlama, R"(,"quantization_config":{
+      Llama(R"(,"quantization_config":{
         "quant_method":"compressed-tensors","format":"pack-quantized",
         "config_groups":{"g":{"targets":["Linear"],
-        "weights":{"num_bits":4,"group_size":32}}}}})"),
+        "weights":{"num_bits":4,"group_size":32}}}})"),
       {{"\"intermediate_size\":40", "\"intermediate_size\":128"},
        {"\"hidden_size\":24", "\"hidden_size\":64"}}));
   ExpectRoundTrip({1, 1, 2, 1}, 1 << 30);
@@ -265,7 +255,7 @@ TEST_F(ShardTest, NoSpaceIsFoundBeforeTheStart) {
 
 // Data of the same sizes and names make another checkpoint all the same.
 TEST_F(ShardTest, ResumeRefusesASourceWhoseDataChanged) {
-  Write(absl::StrCat(kLlama, "}"));
+  Write(Llama());
   ShardOptions options;
   options.mesh = {2, 1, 3, 1};
   const auto run_one_file = [&](const auto& run) {
@@ -283,7 +273,7 @@ TEST_F(ShardTest, ResumeRefusesASourceWhoseDataChanged) {
   };
   std::string changed;  // one byte of the last weight file, a second later
   const auto change = [&] {
-    for (const auto& [name, bytes] : Contents(In())) {
+    for (const auto& [name, bytes] : test::Contents(In())) {
       if (absl::EndsWith(name, ".safetensors")) changed = "in/" + name;
     }
     std::string bytes = test::ReadFile(dir_.Path(changed));
@@ -313,7 +303,7 @@ TEST_F(ShardTest, ResumeRefusesASourceWhoseDataChanged) {
 
 // A kill while the plan is written leaves a temporary file and no plan.
 TEST_F(ShardTest, ResumeWithoutAPlanLeavesNoTemporaryFiles) {
-  Write(absl::StrCat(kLlama, "}"));
+  Write(Llama());
   ASSERT_EQ(Shard({}), absl::OkStatus());
   std::filesystem::rename(Out(), dir_.Path("fresh"));
   std::filesystem::create_directory(Out() + ".partial");
@@ -448,10 +438,10 @@ TEST_F(ShardTest, UnshardNoticesWhatChanged) {
 
 // Any byte of any weight file: of the header or of the data.
 TEST_F(ShardTest, UnshardFindsOneFlippedBit) {
-  Write(absl::StrCat(kLlama, "}"));
+  Write(Llama());
   ASSERT_EQ(Shard({4, 1, 3, 1}, 4000), absl::OkStatus());
   int num_flips = 0;
-  for (const auto& [name, bytes] : Contents(Out())) {
+  for (const auto& [name, bytes] : test::Contents(Out())) {
     if (!absl::EndsWith(name, ".safetensors")) continue;
     for (const size_t at : {size_t{9}, bytes.size() / 2, bytes.size() - 1}) {
       std::string flipped = bytes;
@@ -477,7 +467,7 @@ TEST_F(ShardTest, UnshardFindsOneFlippedBit) {
 // A run that met wrong data is taken up after the shard was mended; a file that
 // changed in OUT.partial is written again.
 TEST_F(ShardTest, UnshardTakesUpOnlyWhatIsRight) {
-  Write(absl::StrCat(kLlama, "}"));
+  Write(Llama());
   ASSERT_EQ(Shard({2, 1, 3, 1}), absl::OkStatus());
   const std::string shard = "out/pp01-tp00of02-00001-of-00001.safetensors";
   const std::string good = test::ReadFile(dir_.Path(shard));

@@ -19,10 +19,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kLlama[] = R"({"model_type":"llama","vocab_size":24,
-    "hidden_size":24,"num_hidden_layers":3,"num_attention_heads":4,
-    "num_key_value_heads":2,"head_dim":8,"intermediate_size":40,
-    "tie_word_embeddings":true})";
 constexpr char kPiece[] = "pp01-tp01of02-00001-of-00001.safetensors";
 constexpr char kHeader[] =
     "espalier-original/model-00002-of-000004.safetensors.header";
@@ -31,7 +27,7 @@ class VerifyShardedTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto written =
-        test::WriteSparseCheckpoint(kLlama, dir_.Path("model"));
+        test::WriteSparseCheckpoint(test::kTinyLlama, dir_.Path("model"));
     ASSERT_TRUE(written.ok()) << written.status();
     dir_.Write("model/tokenizer.json", "{}");
     ShardOptions options;

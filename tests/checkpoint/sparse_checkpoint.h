@@ -11,6 +11,12 @@
 
 namespace espalier::test {
 
+// A dense model of 3 layers, tied: every family has something more.
+inline constexpr char kTinyLlama[] = R"({"model_type":"llama","vocab_size":24,
+    "hidden_size":24,"num_hidden_layers":3,"num_attention_heads":4,
+    "num_key_value_heads":2,"head_dim":8,"intermediate_size":40,
+    "tie_word_embeddings":true})";
+
 struct SparseCheckpoint {
   int64_t num_tensors = 0;
   int64_t num_files = 0;

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
@@ -13,6 +12,7 @@
 #include "espalier/io/internal/test_util.h"
 #include "espalier/tests/checkpoint/sparse_checkpoint.h"
 #include "espalier/tests/cli/command.h"
+#include "espalier/tests/support/folder_files.h"
 
 namespace espalier {
 namespace {
@@ -20,21 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kLlama[] = R"({"model_type":"llama","vocab_size":24,
-    "hidden_size":24,"num_hidden_layers":3,"num_attention_heads":4,
-    "num_key_value_heads":2,"head_dim":8,"intermediate_size":40,
-    "tie_word_embeddings":true})";
 constexpr char kIndex[] = "model.safetensors.index.json";
-
-std::map<std::string, std::string> Contents(const std::string& dir) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
-    if (!entry.is_regular_file()) continue;
-    files[entry.path().lexically_relative(dir).string()] =
-        test::ReadFile(entry.path().string());
-  }
-  return files;
-}
 
 int64_t IntOf(const JsonValue& json, absl::string_view key) {
   const JsonValue* value = json.Find(key);
@@ -44,15 +30,13 @@ int64_t IntOf(const JsonValue& json, absl::string_view key) {
 class CheckpointCommandTest : public ::testing::Test {
  protected:
   CheckpointCommandTest() : model_(dir_.Path("model")) {
-    const auto written = test::WriteSparseCheckpoint(kLlama, model_);
+    const auto written = test::WriteSparseCheckpoint(test::kTinyLlama, model_);
     EXPECT_TRUE(written.ok()) << written.status();
     if (written.ok()) num_tensors_ = written->num_tensors;
   }
   void Edit(const std::string& file, absl::string_view from,
             absl::string_view to) {
-    const std::string bytes = test::ReadFile(dir_.Path(file));
-    ASSERT_TRUE(absl::StrContains(bytes, from)) << file;
-    dir_.Write(file, absl::StrReplaceAll(bytes, {{from, to}}));
+    test::ReplaceInFile(dir_.Path(file), from, to);
   }
 
   test::TempDir dir_;
@@ -99,7 +83,7 @@ TEST_F(CheckpointCommandTest, ShardAndBack) {
   const JsonValue back =
       test::EspalierJson({"unshard", out, "--out", dir_.Path("back")});
   EXPECT_EQ(IntOf(back, "tensors"), num_tensors_);
-  EXPECT_EQ(Contents(model_), Contents(dir_.Path("back")));
+  EXPECT_EQ(test::Contents(model_), test::Contents(dir_.Path("back")));
   EXPECT_EQ(IntOf(test::EspalierJson({"verify", out, "--full"}), "tensors"),
             num_tensors_);
   // What needs a whole checkpoint says what this is.
@@ -211,7 +195,7 @@ TEST_F(CheckpointCommandTest, OtherFilesAreCopiedByteForByte) {
       test::EspalierJson({"convert", "--model", model_, "--output", out, "--to",
                           "f32", "--max-shard", "8KB"});
   EXPECT_GT(IntOf(report, "num_shards"), 1);
-  const auto written = Contents(out);
+  const auto written = test::Contents(out);
   for (const auto& [name, bytes] : others) {
     ASSERT_EQ(written.count(name), 1u) << name;
     EXPECT_TRUE(written.at(name) == bytes) << name;
@@ -234,8 +218,8 @@ TEST_F(CheckpointCommandTest, NothingIsWrittenIntoTheSource) {
   ASSERT_EQ(test::Espalier({"shard", model_, "--out", sharded}).exit_code, 0);
   std::filesystem::create_directory_symlink(model_, dir_.Path("link"));
   std::filesystem::create_directory_symlink(sharded, dir_.Path("link2"));
-  const auto model = Contents(model_);
-  const auto pieces = Contents(sharded);
+  const auto model = test::Contents(model_);
+  const auto pieces = test::Contents(sharded);
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"shard", model_, "--out", model_ + "/new"},
         {"shard", model_, "--out", dir_.Path("link/new")},
@@ -249,15 +233,15 @@ TEST_F(CheckpointCommandTest, NothingIsWrittenIntoTheSource) {
     EXPECT_EQ(result.exit_code, 3) << words[0] << result.err;
     EXPECT_THAT(result.err, HasSubstr("lies in the source")) << words[0];
   }
-  EXPECT_EQ(Contents(model_), model);
-  EXPECT_EQ(Contents(sharded), pieces);
+  EXPECT_EQ(test::Contents(model_), model);
+  EXPECT_EQ(test::Contents(sharded), pieces);
   EXPECT_FALSE(std::filesystem::exists(model_ + "/a"));
 }
 
 TEST_F(CheckpointCommandTest, ShortOfSpaceIsFour) {
   const std::string wide = dir_.Path("wide");
   const auto written = test::WriteSparseCheckpoint(
-      absl::StrReplaceAll(kLlama,
+      absl::StrReplaceAll(test::kTinyLlama,
                           {{"\"vocab_size\":24", "\"vocab_size\":40000000"},
                            {"\"hidden_size\":24", "\"hidden_size\":65536"}}),
       wide);
