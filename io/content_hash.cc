@@ -41,4 +41,9 @@ std::string HexOf(uint64_t hash) {
   return absl::StrCat(absl::Hex(hash, absl::kZeroPad16));
 }
 
+std::string WideHash(absl::string_view text) {
+  return absl::StrCat(HexOf(ContentHash(text)),
+                      HexOf(ContentHash(absl::StrCat("2", text))));
+}
+
 }  // namespace espalier

@@ -38,6 +38,9 @@ uint64_t ContentHash(absl::string_view bytes);
 // "0123456789abcdef"
 std::string HexOf(uint64_t hash);
 
+// 32 hexadecimal digits: for names of what must not be taken for another.
+std::string WideHash(absl::string_view text);
+
 }  // namespace espalier
 
 #endif  // ESPALIER_IO_CONTENT_HASH_H_

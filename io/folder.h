@@ -27,6 +27,9 @@ class Folder {
   std::string PathOf(const std::string& name) const;
   // Whether PathOf names local files, which can be mapped.
   virtual bool is_local() const = 0;
+  // What was read so far, and what of it could be compared with checksums; one
+  // line, empty for a local folder.
+  virtual std::string Account() const { return ""; }
 
   virtual bool Exists(const std::string& name) const = 0;
   // All files, ascending; those of folders inside only with `deep`.

@@ -33,12 +33,6 @@ absl::Status MakeFolder(const std::string& path) {
                              absl::StrCat("cannot create ", path));
 }
 
-// 128 bits of XXH3: names of what must not be taken for another.
-std::string WideHash(const std::string& text) {
-  return absl::StrCat(HexOf(ContentHash(text)),
-                      HexOf(ContentHash(absl::StrCat("2", text))));
-}
-
 // Keys come from elsewhere: none may lead out of the folder.
 absl::Status CheckKey(const std::string& key) {
   if (internal::IsPathBelow(key)) return absl::OkStatus();
@@ -67,9 +61,7 @@ absl::StatusOr<std::unique_ptr<ObjectCache>> ObjectCache::Create(
 
 std::string ObjectCache::NameOf(const std::string& bucket,
                                 const ObjectInfo& object) const {
-  const std::string identity = absl::StrCat(bucket, "\n", object.key, "\n",
-                                            object.size, "\n", object.etag);
-  return WideHash(identity);
+  return WideHash(store_.IdentityOf(bucket, object));
 }
 
 absl::Status ObjectCache::MakeRoom(const std::string& bucket,
@@ -134,10 +126,20 @@ absl::StatusOr<std::string> ObjectCache::GetObject(const std::string& bucket,
     ++num_hits_;
     return path;
   }
-  const absl::Status fetched = store_.Fetch(bucket, object, path);
+  bool compared = false;
+  const absl::Status fetched = store_.Fetch(bucket, object, path, &compared);
   if (!fetched.ok()) return fetched;
   ++num_fetched_;
+  num_compared_ += compared;
   return path;
+}
+
+std::string ObjectCache::Account() const {
+  return absl::StrCat(dir_, ": ", num_fetched_, " objects copied, of which ",
+                      num_compared_,
+                      " agree with the store's checksum and the others have "
+                      "none; ",
+                      num_hits_, " were there");
 }
 
 absl::StatusOr<std::string> ObjectCache::Get(const ObjectUrl& url) {

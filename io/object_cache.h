@@ -33,6 +33,9 @@ class ObjectCache {
   // NOT_FOUND when nothing is there.
   absl::StatusOr<std::string> Get(const ObjectUrl& url);
 
+  // What was copied, and what of it could be compared with checksums.
+  std::string Account() const;
+
   int64_t num_hits() const { return num_hits_; }
   int64_t num_fetched() const { return num_fetched_; }
 
@@ -51,6 +54,7 @@ class ObjectCache {
   std::set<std::string> in_use_;  // names in the folder of objects
   int64_t num_hits_ = 0;
   int64_t num_fetched_ = 0;
+  int64_t num_compared_ = 0;  // of those fetched
 };
 
 }  // namespace espalier

@@ -21,7 +21,7 @@ using internal::FileIdentity;
 using internal::ReadableFile;
 
 // What files of one folder share; lives as long as one of them.
-class Objects {
+class Objects final : private internal::BlockOrigin {
  public:
   Objects(std::string bucket, std::vector<ObjectInfo> objects)
       : bucket_(std::move(bucket)), objects_(std::move(objects)) {}
@@ -33,14 +33,9 @@ class Objects {
       if (!connected.ok()) return connected.status();
       *store = *std::move(connected);
     }
-    auto cache = BlockCache::Create(
-        {options.cache_dir, options.cache_bytes, options.block_bytes,
-         options.ahead_bytes},
-        [this](uint32_t file, int64_t offset, absl::Span<uint8_t> bytes,
-               bool ahead) {
-          return (ahead ? store_ahead_ : store_)
-              ->ReadInto(bucket_, objects_[file], offset, bytes);
-        });
+    auto cache = BlockCache::Create({options.cache_dir, options.cache_bytes,
+                                     options.block_bytes, options.ahead_bytes},
+                                    *this);
     if (!cache.ok()) return cache.status();
     cache_ = *std::move(cache);
     return absl::OkStatus();
@@ -49,10 +44,27 @@ class Objects {
   const ObjectInfo& object(uint32_t index) const { return objects_[index]; }
   absl::Status Read(uint32_t index, int64_t offset,
                     absl::Span<uint8_t> bytes) const {
-    return cache_->Read(index, objects_[index].size, offset, bytes);
+    return cache_->Read(index, offset, bytes);
   }
+  internal::BlockCacheCounts counts() const { return cache_->counts(); }
 
  private:
+  std::string Identity(uint32_t file) const override {
+    return store_->IdentityOf(bucket_, objects_[file]);
+  }
+  int64_t Bytes(uint32_t file) const override { return objects_[file].size; }
+  std::string Name(uint32_t file) const override {
+    return ObjectUrl{bucket_, objects_[file].key}.ToString();
+  }
+  absl::Status Fetch(uint32_t file, int64_t offset, absl::Span<uint8_t> bytes,
+                     bool ahead) override {
+    return (ahead ? store_ahead_ : store_)
+        ->ReadInto(bucket_, objects_[file], offset, bytes);
+  }
+  absl::StatusOr<ObjectChecksum> Checksum(uint32_t file, bool ahead) override {
+    return (ahead ? store_ahead_ : store_)->Checksum(bucket_, objects_[file]);
+  }
+
   const std::string bucket_;
   const std::vector<ObjectInfo> objects_;
   std::unique_ptr<ObjectStore> store_;
@@ -84,6 +96,15 @@ class ObjectFolder final : public Folder {
 
   const std::string& path() const override { return path_; }
   bool is_local() const override { return false; }
+  std::string Account() const override {
+    const internal::BlockCacheCounts counts = objects_->counts();
+    return absl::StrCat(
+        path_, ": ", counts.fetched_bytes, " bytes fetched, ",
+        counts.reused_bytes, " found in the cache; of the objects read ",
+        counts.num_compared, " agree with the store's checksum, ",
+        counts.num_partly_read, " were read in part and not compared, of ",
+        counts.num_without_checksum, " the store has none");
+  }
   bool Exists(const std::string& name) const override {
     return names_.find(name) != names_.end();
   }

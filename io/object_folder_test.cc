@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,6 +16,7 @@
 #include "espalier/io/convert.h"
 #include "espalier/io/data_set.h"
 #include "espalier/io/inspect.h"
+#include "espalier/io/internal/digest.h"
 #include "espalier/io/internal/test_object_server.h"
 #include "espalier/io/internal/test_util.h"
 #include "espalier/io/safetensors_writer.h"
@@ -25,6 +28,7 @@ namespace {
 
 using test::HttpServer;
 using test::ObjectServer;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -193,6 +197,73 @@ TEST_F(ObjectFolderTest, ShardsToTheSameBytes) {
         << name;
   }
   EXPECT_GT(num_files, 4);
+}
+
+TEST_F(ObjectFolderTest, AWrongBitOfOneRangeIsFound) {
+  std::string bytes(1'000'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * i % 251);
+  }
+  const auto etag_of = [](const std::string& text) {
+    return absl::StrCat("\"",
+                        absl::BytesToHexString(internal::DigestOf(
+                            ObjectChecksum::Kind::kMd5, text)),
+                        "\"");
+  };
+  server_.Put("m/a.bin", bytes, etag_of(bytes));
+  server_.Put("m/b.bin", bytes);  // an ETag that is no MD5
+  server_.SetEdit([flips = 2](const HttpServer::Request& request,
+                              HttpServer::Response* response) mutable {
+    const auto range = request.headers.find("range");
+    if (flips == 0 || range == request.headers.end() ||
+        !absl::StartsWith(range->second, "bytes=6")) {
+      return;
+    }
+    --flips;
+    response->body[77] = static_cast<char>(response->body[77] ^ 16);
+  });
+  options_.cache_bytes = 4'000'000;
+  const auto whole = [](const Folder& folder, const std::string& name) {
+    return folder.ReadWhole(name, 2'000'000);
+  };
+  auto folder = Open("m");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const auto wrong = whole(**folder, "a.bin");
+  EXPECT_EQ(wrong.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(wrong.status().message()),
+              AllOf(HasSubstr("s3://bucket/m/a.bin"), HasSubstr("try again")));
+  // Nobody can tell of the other.
+  EXPECT_NE(whole(**folder, "b.bin").value(), bytes);
+  EXPECT_THAT((*folder)->Account(),
+              AllOf(HasSubstr("0 agree with the store's checksum, 1 were read "
+                              "in part"),
+                    HasSubstr("of 1 the store has none")));
+  // The next run reads the first again and not the second.
+  const int64_t before = sent();
+  folder = Open("m");
+  EXPECT_EQ(whole(**folder, "a.bin").value(), bytes);
+  EXPECT_EQ(sent(before), 1'000'000);
+  EXPECT_NE(whole(**folder, "b.bin").value(), bytes);
+  EXPECT_EQ(sent(before), 1'000'000);
+  EXPECT_EQ((*folder)->Account(),
+            "s3://bucket/m: 1000000 bytes fetched, 1000000 found in the cache; "
+            "of the objects read 1 agree with the store's checksum, 0 were "
+            "read in part and not compared, of 1 the store has none");
+}
+
+TEST_F(ObjectFolderTest, TheNextRunAsksForNothingButTheNames) {
+  WriteCheckpoint();
+  options_.cache_bytes = 10'000'000;
+  VerifyOptions full;
+  full.write_manifest = dir_.Path("manifest.json");
+  ASSERT_TRUE(VerifyCheckpoint(*Open("m"), full).ok());
+  const int64_t before = sent();
+  const size_t num_requests = server_.requests().size();
+  const auto again = VerifyCheckpoint(*Open("m"), full);
+  ASSERT_TRUE(again.ok() && again->ok());
+  EXPECT_EQ(sent(before), 0);
+  // HEAD of "m", the listing, and a checksum of each of five objects.
+  EXPECT_LE(server_.requests().size() - num_requests, 7u);
 }
 
 // One token a character, of "a" to "e", with <s> and </s>.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -141,6 +142,17 @@ ObjectStore::ObjectStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ObjectStore::~ObjectStore() = default;
 int64_t ObjectStore::num_requests() const { return impl_->http.num_requests(); }
 int64_t ObjectStore::num_retries() const { return impl_->http.num_retries(); }
+
+std::string ObjectStore::IdentityOf(const std::string& bucket,
+                                    const ObjectInfo& object) const {
+  std::string version = object.etag;
+  if (version.empty()) {
+    std::random_device random;
+    version = absl::StrCat(random(), " ", random(), " ", random());
+  }
+  return absl::StrCat(impl_->endpoint, "\n", bucket, "\n", object.key, "\n",
+                      object.size, "\n", version);
+}
 
 absl::StatusOr<std::unique_ptr<ObjectStore>> ObjectStore::Create(
     const ObjectStoreConfig& config) {
@@ -289,9 +301,9 @@ absl::StatusOr<int64_t> ObjectStore::Impl::PartBytes(const std::string& bucket,
     HttpRequest& request = requests.emplace_back(Request(bucket, object.key));
     request.head = true;
     absl::StrAppend(&request.url, "?partNumber=", part);
-    request.headers.push_back(absl::StrCat("If-Match: ", object.etag));
   }
-  // A store that knows no parts says so in its own way.
+  // No If-Match: some stores would compare the part's own ETag. A store that
+  // knows no parts says so in its own way.
   const absl::Status status = http.Run(requests);
   if (IsTransportError(status)) return status;
   if (!status.ok()) return 0;

@@ -99,6 +99,11 @@ class ObjectStore {
   absl::Status Fetch(const std::string& bucket, const ObjectInfo& object,
                      const std::string& path, bool* compared = nullptr);
 
+  // Text that is the same for the same bytes: of the endpoint, the bucket, the
+  // key, the size and the ETag. Without an ETag no two are the same.
+  std::string IdentityOf(const std::string& bucket,
+                         const ObjectInfo& object) const;
+
   // Requests sent, and those among them that were repeated.
   int64_t num_requests() const;
   int64_t num_retries() const;

@@ -179,6 +179,7 @@ TEST_F(S3ServerTest, FoldersAreReadByRanges) {
     return status;
   };
   EXPECT_EQ(read_all(), absl::OkStatus());
+  EXPECT_THAT((*folder)->Account(), HasSubstr("1 agree with the store's"));
   Fault("throttle", 4);
   EXPECT_EQ(read_all(), absl::OkStatus());
   Fault("truncate", 4);
@@ -190,6 +191,31 @@ TEST_F(S3ServerTest, FoldersAreReadByRanges) {
   config_.max_attempts = 2;
   EXPECT_EQ(read_all().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(open(config_).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(S3ServerTest, RangesAreComparedWithEveryChecksum) {
+  ObjectFolderOptions options;
+  options.cache_dir = dir_.Path("blocks");
+  const auto read = [&](int flips) {
+    const auto folder = OpenObjectFolder(config_, {"bucket", "sums"}, options);
+    EXPECT_TRUE(folder.ok()) << folder.status();
+    absl::Status status;
+    for (const char* name : {"CRC32", "SHA1", "parts"}) {
+      Fault("flip", flips);
+      const auto bytes = (*folder)->ReadWhole(name, 100 << 20);
+      if (flips > 0) {
+        EXPECT_EQ(bytes.status().code(), absl::StatusCode::kDataLoss) << name;
+      } else {
+        EXPECT_TRUE(bytes.ok()) << bytes.status();
+      }
+    }
+    return (*folder)->Account();
+  };
+  EXPECT_THAT(read(1), HasSubstr(" 0 agree with the store's checksum"));
+  const std::string right = read(0);
+  EXPECT_THAT(right, AllOf(HasSubstr(" 0 found in the cache"),
+                           HasSubstr(" 3 agree with the store's checksum")));
+  EXPECT_THAT(read(0), HasSubstr(": 0 bytes fetched, "));
 }
 
 }  // namespace

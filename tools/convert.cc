@@ -143,7 +143,10 @@ void AddConvert(CLI::App& app, int& exit_code) {
                 "prints what differs");
   cmd->add_flag("--json", flags->json, "For machines");
   flags->remote.AddFlags(cmd);
-  cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
+  cmd->callback([flags, &exit_code] {
+    exit_code = Run(*flags);
+    flags->remote.ShowAccount();
+  });
 }
 
 }  // namespace espalier::tools

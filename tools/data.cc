@@ -71,8 +71,9 @@ std::string VocabularyText(const Vocabulary& vocabulary) {
 }
 
 absl::StatusOr<DataSet> Open(DataFlags& flags) {
-  absl::Status fetched = FetchData(flags.remote, &flags.data);
-  if (!fetched.ok()) return fetched;
+  absl::Status opened =
+      flags.remote.OpenAll(flags.data.paths, &flags.data.folders);
+  if (!opened.ok()) return opened;
   const auto tokenizer_dir = flags.remote.Local(flags.tokenizer_dir);
   if (!tokenizer_dir.ok()) return tokenizer_dir.status();
   flags.vocabulary = ReadVocabulary(*tokenizer_dir);
@@ -173,7 +174,10 @@ void AddData(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   inspect->add_option("--html", flags->html_path, "Write a page here too")
       ->check(OutputPath());
-  inspect->callback([flags, &exit_code] { exit_code = Inspect(*flags); });
+  inspect->callback([flags, &exit_code] {
+    exit_code = Inspect(*flags);
+    flags->remote.ShowAccount();
+  });
 
   CLI::App* pack = data->add_subcommand(
       "pack", "Tokenise once and write a folder that --data takes");
@@ -181,7 +185,10 @@ void AddData(CLI::App& app, int& exit_code) {
   pack->add_option("--output", flags->output_dir, "New folder")
       ->required()
       ->check(OutputPath());
-  pack->callback([flags, &exit_code] { exit_code = Pack(*flags); });
+  pack->callback([flags, &exit_code] {
+    exit_code = Pack(*flags);
+    flags->remote.ShowAccount();
+  });
 }
 
 }  // namespace espalier::tools

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <utility>
 
 #include "CLI/CLI.hpp"
 
@@ -44,16 +43,6 @@ void AddTrainingDataFlags(CLI::App* cmd, DataConfig* config) {
                   "What becomes of them")
       ->check(CLI::IsMember({"split", "truncate", "drop"}))
       ->capture_default_str();
-}
-
-absl::Status FetchData(RemotePaths& remote, DataConfig* config) {
-  for (const std::string& path : config->paths) {
-    if (!ObjectUrl::Is(path)) continue;
-    auto folder = remote.Open(path);
-    if (!folder.ok()) return folder.status();
-    config->folders[path] = *std::move(folder);
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace espalier::tools

@@ -1,9 +1,6 @@
 #ifndef ESPALIER_TOOLS_DATA_FLAGS_H_
 #define ESPALIER_TOOLS_DATA_FLAGS_H_
 
-#include "absl/status/status.h"
-
-#include "espalier/tools/remote.h"
 #include "espalier/train/data_config.h"
 
 namespace CLI {
@@ -17,9 +14,6 @@ namespace espalier::tools {
 void AddDataFlags(CLI::App* cmd, DataConfig* config);
 // And how samples are trained on: mixture and long samples.
 void AddTrainingDataFlags(CLI::App* cmd, DataConfig* config);
-
-// Paths that are s3:// URLs become local copies.
-absl::Status FetchData(RemotePaths& remote, DataConfig* config);
 
 }  // namespace espalier::tools
 

@@ -117,16 +117,18 @@ absl::Status Train(Session& session, const SessionConfig& config) {
   return absl::OkStatus();
 }
 
-// Paths that are s3:// URLs become local copies.
-absl::Status FetchRemote(FinetuneFlags& flags) {
+// The model becomes a local copy, since training maps it in place; data is read
+// when it is needed.
+absl::Status OpenRemote(FinetuneFlags& flags) {
   SessionConfig& config = flags.config;
   auto model_dir = flags.remote.Local(config.model_dir);
   if (!model_dir.ok()) return model_dir.status();
   config.model_dir = *std::move(model_dir);
-  auto held_out = flags.remote.Local(config.held_out_paths);
-  if (!held_out.ok()) return held_out.status();
-  config.held_out_paths = *std::move(held_out);
-  return FetchData(flags.remote, &config.data);
+  for (const auto* paths : {&config.data.paths, &config.held_out_paths}) {
+    absl::Status status = flags.remote.OpenAll(*paths, &config.data.folders);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 int Run(FinetuneFlags& flags) {
@@ -135,7 +137,7 @@ int Run(FinetuneFlags& flags) {
     FailOnFolder("finetune", valid);
     return kExitUsage;
   }
-  if (const absl::Status status = FetchRemote(flags); !status.ok()) {
+  if (const absl::Status status = OpenRemote(flags); !status.ok()) {
     return FailOnFolder("finetune", status);
   }
   const auto session = Session::Open(flags.config);
@@ -208,7 +210,10 @@ void AddFinetune(CLI::App& app, int& exit_code) {
       ->check(WholeNumber(0, ThreadPool::kMaxThreads))
       ->capture_default_str();
   flags->remote.AddFlags(cmd);
-  cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
+  cmd->callback([flags, &exit_code] {
+    exit_code = Run(*flags);
+    flags->remote.ShowAccount();
+  });
 }
 
 }  // namespace espalier::tools

@@ -1,6 +1,7 @@
 #include "espalier/tools/remote.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 
@@ -97,18 +98,30 @@ absl::StatusOr<std::shared_ptr<const Folder>> RemotePaths::Open(
   ObjectFolderOptions options;
   options.cache_dir = cache_dir_;
   if (cache_bytes_ > 0) options.cache_bytes = cache_bytes_;
-  return OpenObjectFolder(config_, *url, options);
+  auto folder = OpenObjectFolder(config_, *url, options);
+  if (folder.ok()) folders_.push_back(*folder);
+  return folder;
 }
 
-absl::StatusOr<std::vector<std::string>> RemotePaths::Local(
-    const std::vector<std::string>& paths) {
-  std::vector<std::string> local;
+absl::Status RemotePaths::OpenAll(
+    const std::vector<std::string>& paths,
+    std::map<std::string, std::shared_ptr<const Folder>>* folders) {
   for (const std::string& path : paths) {
-    auto found = Local(path);
-    if (!found.ok()) return found.status();
-    local.push_back(*std::move(found));
+    if (!ObjectUrl::Is(path)) continue;
+    auto folder = Open(path);
+    if (!folder.ok()) return folder.status();
+    (*folders)[path] = *std::move(folder);
   }
-  return local;
+  return absl::OkStatus();
+}
+
+void RemotePaths::ShowAccount() const {
+  for (const auto& folder : folders_) {
+    std::fprintf(stderr, "%s\n", folder->Account().c_str());
+  }
+  if (cache_ != nullptr) {
+    std::fprintf(stderr, "%s\n", cache_->Account().c_str());
+  }
 }
 
 }  // namespace espalier::tools

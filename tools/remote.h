@@ -2,6 +2,7 @@
 #define ESPALIER_TOOLS_REMOTE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,14 +27,20 @@ class RemotePaths {
   // --s3-endpoint, --s3-region, --s3-attempts, --cache-dir, --cache-bytes
   void AddFlags(CLI::App* cmd);
 
-  // Each URL replaced by a local copy; other paths stay as they are. Copies
-  // are in use as long as this object lives.
-  absl::StatusOr<std::vector<std::string>> Local(
-      const std::vector<std::string>& paths);
+  // A URL replaced by a local copy; other paths stay as they are. Copies are in
+  // use as long as this object lives.
   absl::StatusOr<std::string> Local(const std::string& path);
   // A URL as a folder whose bytes are fetched when they are read, into a cache
   // of 4 GB where --cache-bytes sets no bound; other paths as local folders.
   absl::StatusOr<std::shared_ptr<const Folder>> Open(const std::string& path);
+  // The same of each URL among `paths`, by URL.
+  absl::Status OpenAll(
+      const std::vector<std::string>& paths,
+      std::map<std::string, std::shared_ptr<const Folder>>* folders);
+
+  // Tells on stderr what came from stores, and of how much of it a checksum
+  // was compared.
+  void ShowAccount() const;
 
  private:
   absl::Status Configure();
@@ -44,6 +51,7 @@ class RemotePaths {
   int64_t cache_bytes_ = 0;
   std::unique_ptr<ObjectStore> store_;
   std::unique_ptr<ObjectCache> cache_;
+  std::vector<std::shared_ptr<const Folder>> folders_;  // that were opened
 };
 
 }  // namespace espalier::tools

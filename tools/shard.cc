@@ -110,7 +110,10 @@ void AddShard(CLI::App& app, int& exit_code) {
       ->default_str("5GB");
   AddCommon(cmd, *flags);
   flags->remote.AddFlags(cmd);
-  cmd->callback([flags, &exit_code] { exit_code = RunShard(*flags); });
+  cmd->callback([flags, &exit_code] {
+    exit_code = RunShard(*flags);
+    flags->remote.ShowAccount();
+  });
 }
 
 void AddUnshard(CLI::App& app, int& exit_code) {

@@ -61,7 +61,10 @@ void AddVerify(CLI::App& app, int& exit_code) {
       ->check(OutputPath());
   cmd->add_flag("--json", flags->json, "For machines");
   flags->remote.AddFlags(cmd);
-  cmd->callback([flags, &exit_code] { exit_code = Run(*flags); });
+  cmd->callback([flags, &exit_code] {
+    exit_code = Run(*flags);
+    flags->remote.ShowAccount();
+  });
 }
 
 }  // namespace espalier::tools

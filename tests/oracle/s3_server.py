@@ -5,7 +5,8 @@ into a bucket, and a proxy in front that makes faults on demand. Prints one line
 of JSON when it is ready and ends with its standard input.
 
   GET /__fault/MODE/COUNT   on the proxy: the next COUNT object reads fail
-  MODE: throttle (503 SlowDown), truncate (half a body, then hang up)
+  MODE: throttle (503 SlowDown), truncate (half a body, then hang up),
+        flip (one wrong bit in the middle of the body)
 """
 
 import hashlib
@@ -74,6 +75,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             length = int(reply.getheader("Content-Length") or 0)
         if fault == "truncate":
             length, body = len(body), body[: len(body) // 2]
+        if fault == "flip":
+            middle = len(body) // 2
+            body = body[:middle] + bytes([body[middle] ^ 4]) + body[middle + 1 :]
         self.answer(reply.status, reply.getheaders(), body, length)
 
     do_HEAD = do_GET
@@ -106,6 +110,17 @@ def main():
         body = bytes((i * 131 + len(name)) % 251 for i in range(size))
         digests[name] = hashlib.md5(body).hexdigest()
         s3.put_object(Bucket="bucket", Key=name, Body=body, ChecksumAlgorithm="SHA256")
+    # Checksums of the kinds that others upload with; none but an ETag of parts.
+    body = bytes(i * i % 251 for i in range(200_000))
+    for kind in ("CRC32", "SHA1"):
+        s3.put_object(Bucket="bucket", Key=f"sums/{kind}", Body=body, ChecksumAlgorithm=kind)
+    upload = dict(Bucket="bucket", Key="sums/parts")
+    upload["UploadId"] = s3.create_multipart_upload(**upload)["UploadId"]
+    parts = []
+    for number, size in enumerate((5 << 20, 5 << 20, 100_000), 1):
+        part = s3.upload_part(PartNumber=number, Body=bytes([number]) * size, **upload)
+        parts.append({"PartNumber": number, "ETag": part["ETag"]})
+    s3.complete_multipart_upload(MultipartUpload={"Parts": parts}, **upload)
     for i in range(1100):  # more than a page
         s3.put_object(Bucket="bucket", Key=f"many/{i:05d}", Body=b"x")
     # From here on every request must be signed.
