@@ -90,8 +90,9 @@ Variable Norm(const Variable& x, const Variable& weight, const Variable* gate,
   ESPALIER_CHECK(wv.shape() == Shape{xv.dim(-1)} && wv.is_contiguous(),
                  "weight is ", ToString(wv.shape()), " for x ",
                  ToString(xv.shape()));
-  ESPALIER_CHECK(wv.dtype() == xv.dtype(), "weight is ", ToString(wv.dtype()),
-                 " for x ", ToString(xv.dtype()));
+  ESPALIER_CHECK(wv.dtype() == xv.dtype() || wv.dtype() == WideOf(xv.dtype()),
+                 "weight is ", ToString(wv.dtype()), " for x ",
+                 ToString(xv.dtype()));
   ESPALIER_CHECK(!gv || (gv.shape() == xv.shape() && gv.dtype() == xv.dtype() &&
                          gv.is_contiguous()),
                  "gate is ", ToString(gv), " for x ", ToString(xv));

@@ -19,7 +19,8 @@ enum class NormGate : uint8_t {
 
 // RMSNorm (arXiv:1910.07467) as the Llama, Qwen and Mixtral families use it.
 // y[t,h] = weight[h] * x[t,h] / sqrt(mean_h(x[t,:]^2) + eps)
-//   x [.., H] f64 | f32 | bf16   weight [H] same dtype   returns x's shape
+//   x [.., H] f64 | f32 | bf16   weight [H] same dtype, or f32 for bf16 (o_norm
+//   of kimi_k3)   returns x's shape
 // All is computed in f32 (f64 for f64) and rounded once. Saves x, weight,
 // rstd [rows]. Differentiable in x and weight; a frozen weight costs no
 // dweight, which is summed over blocks of rows in a fixed order.

@@ -50,6 +50,35 @@ HWY_INLINE Vector GateAt(const Access& io, const T* gate, Vector& slope) {
   }
 }
 
+// ForEachPair and SumPairs over tensors of T; with a weight of another dtype W,
+// which has an order of its own in pairs, ForEachVector and SumVectors.
+template <typename T, typename W, class Access, class Body>
+HWY_INLINE void ForEachOf(int64_t n, Access access, const Body& body) {
+  if constexpr (sizeof(W) == sizeof(T)) {
+    ForEachPair<T>(n, access, body);
+  } else {
+    ForEachVector(n, access, body);
+  }
+}
+template <typename T, typename W, class Map>
+HWY_INLINE float SumOf(int64_t n, const Map& map) {
+  if constexpr (sizeof(W) == sizeof(T)) {
+    return SumPairs<T>(n, map);
+  } else {
+    return SumVectors(n, map);
+  }
+}
+
+// Calls function.operator()<W>() for the weight's dtype.
+template <typename T, class Function>
+void WithWeight(const View& weight, const Function& function) {
+  if (sizeof(T) == 2 && weight.dtype == kF32) {
+    function.template operator()<float>();
+  } else {
+    function.template operator()<T>();
+  }
+}
+
 // What is added to the stored weight.
 inline float OffsetOf(NormWeight form) {
   return form == NormWeight::kPlusOne ? 1.0f : 0.0f;
@@ -61,10 +90,10 @@ inline float OffsetOf(NormWeight form) {
 // memory rests in neither.
 HWY_INLINE void FetchHalf(const void* p) { __builtin_prefetch(p, 0, 2); }
 
-template <typename T, Gating kGating>
+template <typename T, typename W, Gating kGating>
 void ForwardRows(const ForwardArgs& args, const Exec& exec) {
   const int64_t width = args.x.dim(-1);
-  const T* weight = args.weight.data<const T>();
+  const W* weight = args.weight.data<const W>();
   const float offset = OffsetOf(args.form);
   const auto eps = static_cast<float>(args.eps);
   ParallelRows(
@@ -74,7 +103,7 @@ void ForwardRows(const ForwardArgs& args, const Exec& exec) {
         const T* x = args.x.data<const T>() + t * width;
         const T* gate = args.gate.data<const T>() + t * width;
         T* y = args.y.data<T>() + t * width;
-        const float sum = SumPairs<T>(width, [&](int64_t h, auto io) {
+        const float sum = SumOf<T, W>(width, [&](int64_t h, auto io) {
           if constexpr (sizeof(T) == 4) FetchHalf(x + width + h / 2);
           const auto v = io.Load(d, x + h);
           return hn::Mul(v, v);
@@ -82,7 +111,7 @@ void ForwardRows(const ForwardArgs& args, const Exec& exec) {
         const float rstd =
             1.0f / std::sqrt(sum / static_cast<float>(width) + eps);
         args.rstd.data<float>()[t] = rstd;
-        ForEachPair<T>(width, access, [&](int64_t h, auto io) {
+        ForEachOf<T, W>(width, access, [&](int64_t h, auto io) {
           if constexpr (sizeof(T) == 4) {
             FetchHalf(x + width + (width + h) / 2);
           } else {
@@ -102,12 +131,15 @@ void ForwardRows(const ForwardArgs& args, const Exec& exec) {
 
 template <typename T>
 void Forward(const ForwardArgs& args, const Exec& exec) {
-  WithGating(args,
-             [&]<Gating kGating>() { ForwardRows<T, kGating>(args, exec); });
+  WithGating(args, [&]<Gating kGating>() {
+    WithWeight<T>(args.weight, [&]<typename W>() {
+      ForwardRows<T, W, kGating>(args, exec);
+    });
+  });
 }
 
 // dx and dgate of one row and, with `sums`, its part of dweight.
-template <typename T, Gating kGating, class Access>
+template <typename T, typename W, Gating kGating, class Access>
 void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
                  const Access& access) {
   const F32Tag d;
@@ -115,7 +147,7 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
   const T* x = args.x.data<const T>() + t * width;
   const T* dy = args.dy.data<const T>() + t * width;
   const T* gate = args.gate.data<const T>() + t * width;
-  const T* weight = args.weight.data<const T>();
+  const W* weight = args.weight.data<const W>();
   T* dgate = args.dgate ? args.dgate.data<T>() + t * width : nullptr;
   const auto rstd = hn::Set(d, args.rstd.data<const float>()[t]);
   const auto offset = hn::Set(d, OffsetOf(args.form));
@@ -137,12 +169,12 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
   };
   // The sums of dweight are in the order of memory.
   const float dot = sums != nullptr ? SumVectors(width, dot_term)
-                                    : SumPairs<T>(width, dot_term);
+                                    : SumOf<T, W>(width, dot_term);
   if (!args.dx) return;
   T* dx = args.dx.data<T>() + t * width;
   const auto scale = hn::Mul(hn::Mul(rstd, hn::Mul(rstd, rstd)),
                              hn::Set(d, dot / static_cast<float>(width)));
-  ForEachPair<T>(width, access, [&](int64_t h, auto io) {
+  ForEachOf<T, W>(width, access, [&](int64_t h, auto io) {
     io.Prefetch(x + width + h);
     io.Prefetch(dy + width + h);
     auto slope = hn::Zero(d);
@@ -154,24 +186,38 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
   });
 }
 
-template <typename T>
-void Backward(const BackwardArgs& args, const Exec& exec) {
+template <typename T, typename W, Gating kGating>
+void BackwardRows(const BackwardArgs& args, const Exec& exec) {
   const int64_t rows = args.rstd.dim(0);
   const int64_t width = args.x.dim(-1);
-  WithGating(args, [&]<Gating kGating>() {
-    if (!args.dweight) {
-      ParallelRows(exec, rows, width, args.dx.pointer, sizeof(T),
-                   [&](int64_t t, auto access) {
-                     BackwardRow<T, kGating>(args, t, nullptr, access);
-                   });
-      return;
+  if (!args.dweight) {
+    ParallelRows(exec, rows, width, args.dx.pointer, sizeof(T),
+                 [&](int64_t t, auto access) {
+                   BackwardRow<T, W, kGating>(args, t, nullptr, access);
+                 });
+    return;
+  }
+  float* blocks = args.block_sums.data<float>();
+  const bool native = RoundsNatively(exec);
+  const bool streams =
+      args.dx && StreamsRows(args.dx.pointer, rows, width, sizeof(T));
+  SumBlocks(exec, rows, width, blocks, [&](int64_t t, float* sums) {
+    if (streams) {
+      BackwardRow<T, W, kGating>(args, t, sums, StreamAccess{{native}});
+      hwy::FlushStream();
+    } else {
+      BackwardRow<T, W, kGating>(args, t, sums, WholeAccess{native});
     }
-    float* blocks = args.block_sums.data<float>();
-    SumAndWriteRows(exec, rows, width, blocks, width, args.dx.pointer,
-                    sizeof(T), [&](int64_t t, float* sums, auto access) {
-                      BackwardRow<T, kGating>(args, t, sums, access);
-                    });
-    AddBlocks(exec, rows, width, blocks, args.dweight.data<T>());
+  });
+  AddBlocks(exec, rows, width, blocks, args.dweight.data<W>());
+}
+
+template <typename T>
+void Backward(const BackwardArgs& args, const Exec& exec) {
+  WithGating(args, [&]<Gating kGating>() {
+    WithWeight<T>(args.weight, [&]<typename W>() {
+      BackwardRows<T, W, kGating>(args, exec);
+    });
   });
 }
 

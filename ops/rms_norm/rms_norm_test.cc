@@ -1,5 +1,7 @@
 #include "espalier/ops/rms_norm/rms_norm.h"
 
+#include "espalier/autograd/backward.h"
+#include "espalier/ops/cast/cast.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/op_check.h"
 
@@ -26,6 +28,10 @@ const std::vector<Form>& Forms() {
       {"silu gate", true,
        [](const auto& in) {
          return GatedRmsNorm(in[0], in[1], in[2], kEps, NormGate::kSilu);
+       }},
+      {"sigmoid gate", true,
+       [](const auto& in) {
+         return GatedRmsNorm(in[0], in[1], in[2], kEps, NormGate::kSigmoid);
        }},
       {"sigmoid gate, plus one", true,
        [](const auto& in) {
@@ -56,6 +62,44 @@ TEST_P(RmsNormTest, MatchesF64Reference) {
           << form.name << " " << ToString(x);
     }
   }
+}
+
+// A weight that stays f32 beside bf16.
+Variable Wide(const Variable& x) {
+  return Cast(x, x.dtype() == kF64 ? kF64 : kF32);
+}
+
+TEST_P(RmsNormTest, WeightMayBeF32) {
+  const test::Fn plain = [](const std::vector<Variable>& in) {
+    return RmsNorm(in[0], Wide(in[1]), kEps);
+  };
+  const test::Fn gated = [](const std::vector<Variable>& in) {
+    return GatedRmsNorm(in[0], Wide(in[1]), in[2], kEps, NormGate::kSigmoid);
+  };
+  for (const Shape& x : {Shape{1, 1}, Shape{3, 7}, Shape{5, 64},
+                         Shape{2, 4, 33}, Shape{130, 128}}) {
+    EXPECT_TRUE(test::MatchesReference(plain, GetParam(), {x, {x[-1]}}))
+        << ToString(x);
+    EXPECT_TRUE(test::MatchesReference(gated, GetParam(), {x, {x[-1]}, x}))
+        << ToString(x);
+    const std::vector<Variable> frozen = {
+        test::Normal(x, 1), test::Frozen(test::Normal({x[-1]}, 2)),
+        test::Normal(x, 3)};
+    EXPECT_TRUE(test::MatchesReference(gated, GetParam(), frozen))
+        << ToString(x);
+  }
+}
+
+TEST(RmsNormWeightTest, F32WeightIsNotRounded) {
+  Device& device = test::Cpu();
+  const Variable x(test::FromDoubles(device, {1, 2}, kBF16, {1, 1}));
+  const double w = 1 + 3.0 / 512;  // 1 + 4 / 512 as bf16
+  const Variable weight(test::FromDoubles(device, {2}, kF32, {w, w}), true);
+  const Variable gate(test::FromDoubles(device, {1, 2}, kBF16, {200, 200}));
+  const Variable y = GatedRmsNorm(x, weight, gate, 0, NormGate::kSilu);
+  EXPECT_EQ(ToDoubles(y.value())[0], 201);  // 202 with the rounded weight
+  autograd::Backward(y, test::FromDoubles(device, {1, 2}, kBF16, {1, 1}));
+  EXPECT_EQ(weight.grad().dtype(), kF32);
 }
 
 TEST_P(RmsNormTest, MatchesWithFrozenInputs) {

@@ -9,7 +9,7 @@ namespace espalier::rms_norm {
 
 struct ForwardArgs {
   View x;       // [T, H]
-  View weight;  // [H]
+  View weight;  // [H] as x or f32
   View gate;    // [T, H], may be absent
   double eps;
   NormWeight form;
@@ -26,7 +26,7 @@ struct BackwardArgs {
   NormWeight form;
   NormGate activation;  // with a gate
   View dx;              // [T, H], may be absent
-  View dweight;         // [H], may be absent
+  View dweight;         // as weight, may be absent
   View dgate;           // [T, H], may be absent
   View block_sums;      // [NumBlocks(T), H] f32, with dweight; unused for f64
 };
