@@ -1,0 +1,189 @@
+#include "espalier/ops/delta_rule/internal/chunk.h"
+
+#include <algorithm>
+
+namespace espalier::delta_rule {
+
+using gemm::TileStore;
+
+namespace {
+
+char* AddressOf(const View& view, int64_t h, int64_t t, int64_t width) {
+  return static_cast<char*>(view.pointer) +
+         (t * view.dim(1) + h) * width * SizeOf(view.dtype);
+}
+
+int64_t WidthOf(const View& view) { return view.ndim == 2 ? 1 : view.dim(2); }
+
+}  // namespace
+
+Source RowsOf(const View& view, int64_t h, int64_t t) {
+  const int64_t width = WidthOf(view);
+  return {AddressOf(view, h, t, width), view.dtype, view.dim(1) * width};
+}
+
+Target RowsTo(const View& view, int64_t h, int64_t t) {
+  const int64_t width = WidthOf(view);
+  return {AddressOf(view, h, t, width), view.dtype, view.dim(1) * width};
+}
+
+ChunkWalk::ChunkWalk(const Inputs& inputs, const Plan& plan, Isa isa,
+                     int64_t head, char* slot)
+    : inputs_(inputs),
+      plan_(plan),
+      products_(plan),
+      isa_(isa),
+      head_(head),
+      group_(head / (inputs.v.dim(1) / inputs.q.dim(1))),
+      slot_(slot) {}
+
+void ChunkWalk::ReadState(const float* from, Part to) const {
+  float* state = Floats(to);
+  if (from == nullptr) {
+    std::fill_n(state, plan_.width * plan_.v_width, 0.0f);
+    return;
+  }
+  const int64_t v_width = inputs_.v.dim(2);
+  CopyIn({.from = {from, kF32, v_width},
+          .num_rows = inputs_.q.dim(2),
+          .chunk = plan_.width,
+          .width = v_width,
+          .padded = plan_.v_width,
+          .out = state},
+         isa_);
+}
+
+void ChunkWalk::WriteState(Part from, float* to) const {
+  const int64_t v_width = inputs_.v.dim(2);
+  CopyOut({.from = Floats(from),
+           .num_rows = inputs_.q.dim(2),
+           .width = v_width,
+           .padded = plan_.v_width,
+           .out = {to, kF32, v_width}},
+          isa_);
+}
+
+void ChunkWalk::LoadTokens(int64_t begin, int64_t end) {
+  Load({.q = RowsOf(inputs_.q, group_, begin),
+        .k = RowsOf(inputs_.k, group_, begin),
+        .g = RowsOf(inputs_.g, head_, begin),
+        .head_gate = inputs_.g.ndim == 2,
+        .num_rows = end - begin,
+        .chunk = plan_.chunk,
+        .width = inputs_.q.dim(2),
+        .padded = plan_.width,
+        .queries = Floats(plan_.queries),
+        .keys = Floats(plan_.keys),
+        .decays = Floats(plan_.decays),
+        .rows = Floats(plan_.rows),
+        .columns = Floats(plan_.columns),
+        .tile_decay = Floats(plan_.tile_decay),
+        .prefix = Floats(plan_.prefix),
+        .from_start = Floats(plan_.from_start)},
+       isa_);
+  CopyIn({.from = RowsOf(inputs_.v, head_, begin),
+          .num_rows = end - begin,
+          .chunk = plan_.chunk,
+          .width = inputs_.v.dim(2),
+          .padded = plan_.v_width,
+          .out = Floats(plan_.values)},
+         isa_);
+  const int64_t heads = inputs_.beta.dim(1);
+  const float* beta = inputs_.beta.data<const float>() + begin * heads + head_;
+  for (int64_t i = 0; i < plan_.chunk; ++i) {
+    Floats(plan_.beta)[i] = i < end - begin ? beta[i * heads] : 0.0f;
+  }
+}
+
+void ChunkWalk::CarryColumns(Part columns, int64_t tile) const {
+  if (tile < 2) return;
+  ScaleColumns(Floats(columns), (tile - 1) * kTileRows, plan_.width,
+               tile_decay(tile - 1), isa_);
+}
+
+void ChunkWalk::Scores(int64_t kept) {
+  float* by_key = Floats(plan_.kept.keys, kept);
+  float* by_query = Floats(plan_.kept.queries, kept);
+  const int64_t depth = products_.words(plan_.width);
+  for (int64_t tile = 0; tile < num_tiles(); ++tile) {
+    const int64_t row = tile * kTileRows;
+    Pairs({.queries = Floats(plan_.queries),
+           .keys = Floats(plan_.keys),
+           .decays = Floats(plan_.decays),
+           .row = row,
+           .chunk = plan_.chunk,
+           .padded = plan_.width,
+           .key_scores = by_key,
+           .query_scores = by_query},
+          isa_);
+    if (tile == 0) continue;
+    CarryColumns(plan_.columns, tile);
+    products_.PackA(ByRow(rows(tile), plan_.width), 0, 2 * kTileRows, 0,
+                    plan_.width, depth, Words(plan_.a));
+    products_.PackB(ByRow(Floats(plan_.columns), plan_.width), row, plan_.width,
+                    Words(plan_.b));
+    products_.Run(Words(plan_.a), {0, kTileRows}, Words(plan_.b), row,
+                  {0, plan_.width}, depth, TileStore::kStore,
+                  by_key + row * plan_.chunk, plan_.chunk);
+    products_.Run(Words(plan_.a), {kTileRows, 2 * kTileRows}, Words(plan_.b),
+                  row, {0, plan_.width}, depth, TileStore::kStore,
+                  by_query + row * plan_.chunk, plan_.chunk);
+  }
+  CarryColumns(plan_.columns, num_tiles());
+}
+
+void ChunkWalk::Solve(int64_t kept, bool outputs) {
+  Scores(kept);
+  Invert(Floats(plan_.kept.keys, kept), Floats(plan_.beta), plan_.chunk,
+         Floats(plan_.kept.inverse, kept), isa_);
+  const int64_t num_rows = (outputs ? 2 : 1) * plan_.chunk;
+  const int64_t depth = products_.words(plan_.width);
+  products_.PackA(ByRow(Floats(plan_.from_start), plan_.width), 0, num_rows, 0,
+                  plan_.width, depth, Words(plan_.a));
+  products_.PackB(ByColumn(Floats(plan_.state), plan_.v_width), plan_.v_width,
+                  plan_.width, Words(plan_.b));
+  products_.Run(Words(plan_.a), {0, num_rows}, Words(plan_.b), plan_.v_width,
+                {0, plan_.width}, depth, TileStore::kStore, Floats(plan_.reads),
+                plan_.v_width);
+  Residual(Floats(plan_.values), Floats(plan_.reads), Floats(plan_.beta),
+           plan_.chunk, plan_.v_width, Floats(plan_.kept.residual, kept),
+           Floats(plan_.reads), isa_);
+  const int64_t chunk_depth = products_.words(plan_.chunk);
+  products_.PackA(ByRow(Floats(plan_.kept.inverse, kept), plan_.chunk), 0,
+                  plan_.chunk, 0, plan_.chunk, chunk_depth, Words(plan_.a));
+  products_.PackB(ByColumn(Floats(plan_.reads), plan_.v_width), plan_.v_width,
+                  plan_.chunk, Words(plan_.b));
+  for (int64_t row = 0; row < plan_.chunk; row += kTileRows) {
+    products_.Run(
+        Words(plan_.a), {row, row + kTileRows}, Words(plan_.b), plan_.v_width,
+        {0, row + kTileRows}, chunk_depth, TileStore::kStore,
+        Floats(plan_.kept.updates, kept) + row * plan_.v_width, plan_.v_width);
+  }
+  // For Outputs and Advance.
+  products_.PackB(ByColumn(Floats(plan_.kept.updates, kept), plan_.v_width),
+                  plan_.v_width, plan_.chunk, Words(plan_.b));
+}
+
+void ChunkWalk::Outputs(int64_t kept) {
+  const int64_t depth = products_.words(plan_.chunk);
+  products_.PackA(ByRow(Floats(plan_.kept.queries, kept), plan_.chunk), 0,
+                  plan_.chunk, 0, plan_.chunk, depth, Words(plan_.a));
+  float* out = Floats(plan_.reads) + plan_.chunk * plan_.v_width;
+  for (int64_t row = 0; row < plan_.chunk; row += kTileRows) {
+    products_.Run(Words(plan_.a), {row, row + kTileRows}, Words(plan_.b),
+                  plan_.v_width, {0, row + kTileRows}, depth, TileStore::kAdd,
+                  out + row * plan_.v_width, plan_.v_width);
+  }
+}
+
+void ChunkWalk::Advance() {
+  float* state = Floats(plan_.state);
+  ScaleRows(state, plan_.width, plan_.v_width, total_decay(), isa_);
+  const int64_t depth = products_.words(plan_.chunk);
+  products_.PackA(ByColumn(Floats(plan_.columns), plan_.width), 0, plan_.width,
+                  0, plan_.chunk, depth, Words(plan_.a));
+  products_.Run(Words(plan_.a), {0, plan_.width}, Words(plan_.b), plan_.v_width,
+                {0, plan_.chunk}, depth, TileStore::kAdd, state, plan_.v_width);
+}
+
+}  // namespace espalier::delta_rule

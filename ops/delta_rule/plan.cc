@@ -1,0 +1,115 @@
+#include "espalier/ops/delta_rule/internal/plan.h"
+
+#include <algorithm>
+
+namespace espalier::delta_rule {
+
+namespace {
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
+
+// Hands out the parts of a slot one after another.
+class Layout {
+ public:
+  Part Words(int64_t count) {
+    const Part part = {next_};
+    next_ += RoundUp(4 * count, 64);
+    return part;
+  }
+  int64_t bytes() const { return next_; }
+
+ private:
+  int64_t next_ = 0;
+};
+
+std::vector<Document> DocumentsOf(const std::vector<int32_t>& cu_seqlens,
+                                  int64_t& num_states) {
+  std::vector<Document> documents;
+  num_states = 0;
+  for (size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
+    const Document document = {static_cast<int64_t>(i), cu_seqlens[i],
+                               cu_seqlens[i + 1], num_states};
+    const int64_t length = document.end - document.begin;
+    num_states += std::max<int64_t>(0, CeilDiv(length, kSegment) - 1);
+    documents.push_back(document);
+  }
+  std::stable_sort(documents.begin(), documents.end(),
+                   [](const Document& a, const Document& b) {
+                     return a.end - a.begin > b.end - b.begin;
+                   });
+  return documents;
+}
+
+// The widest register tile whose rows divide a tile of rows.
+void ChooseTile(DType dtype, Isa isa, Plan& plan) {
+  const gemm::Tile& tile = gemm::FindTile(isa, gemm::ComputeFor(dtype, dtype));
+  plan.tile = &tile;
+  plan.panel_vectors = std::min(3, tile.max_vectors);
+  plan.panel_rows = tile.rows[plan.panel_vectors] >= 8 ? 8 : 4;
+  // Whole panels are packed fastest.
+  plan.panel_lanes = tile.a_pitch == kTileRows ? kTileRows : plan.panel_rows;
+}
+
+void LayOutBackward(Plan& plan, Layout& layout) {
+  const int64_t c = plan.chunk;
+  plan.dstate = layout.Words(plan.width * plan.v_width);
+  plan.solved = layout.Words(2 * c * plan.v_width);
+  plan.moved = layout.Words(2 * c * plan.v_width);
+  plan.dupdates = layout.Words(c * plan.v_width);
+  plan.dkeys = layout.Words(c * c);
+  plan.dqueries = layout.Words(c * c);
+  plan.terms = layout.Words(2 * c * plan.width);
+  plan.end_columns = layout.Words(c * plan.width);
+  plan.dcolumns = layout.Words(c * plan.width);
+  plan.dtotal = layout.Words(plan.width);
+  plan.dbeta = layout.Words(c);
+}
+
+}  // namespace
+
+Plan MakePlan(const Sizes& sizes, const std::vector<int32_t>& cu_seqlens,
+              int64_t chunk, DType dtype, Isa isa, bool backward) {
+  Plan plan;
+  ChooseTile(dtype, isa, plan);
+  plan.chunk = chunk;
+  plan.segment_chunks = kSegment / chunk;
+  plan.width = RoundUp(sizes.width, gemm::kLanes);
+  plan.v_width = RoundUp(sizes.v_width, gemm::kLanes);
+  plan.documents = DocumentsOf(cu_seqlens, plan.num_states);
+  const int64_t tiles = chunk / kTileRows;
+  Layout layout;
+  plan.state = layout.Words(plan.width * plan.v_width);
+  plan.queries = layout.Words(chunk * plan.width);
+  plan.keys = layout.Words(chunk * plan.width);
+  plan.decays = layout.Words(chunk * plan.width);
+  plan.rows = layout.Words(2 * chunk * plan.width);
+  plan.columns = layout.Words(chunk * plan.width);
+  plan.tile_decay = layout.Words(tiles * plan.width);
+  plan.prefix = layout.Words((tiles + 1) * plan.width);
+  plan.from_start = layout.Words(2 * chunk * plan.width);
+  plan.reads = layout.Words(2 * chunk * plan.v_width);
+  plan.values = layout.Words(chunk * plan.v_width);
+  plan.beta = layout.Words(chunk);
+  // The largest operands: lanes are rows of chunks or the width.
+  const int64_t lanes = std::max({2 * chunk, plan.width, plan.v_width});
+  const int64_t depth =
+      plan.tile->words(std::max({2 * chunk, plan.width, plan.v_width}));
+  plan.a = layout.Words(CeilDiv(lanes, plan.panel_lanes) * plan.tile->a_pitch *
+                        depth);
+  plan.b = layout.Words(RoundUp(lanes, gemm::kLanes) * depth);
+  if (backward) LayOutBackward(plan, layout);
+  const int64_t kept_begin = layout.bytes();
+  if (backward) plan.kept.state = layout.Words(plan.width * plan.v_width);
+  plan.kept.updates = layout.Words(chunk * plan.v_width);
+  plan.kept.residual = layout.Words(chunk * plan.v_width);
+  plan.kept.keys = layout.Words(chunk * chunk);
+  plan.kept.queries = layout.Words(chunk * chunk);
+  plan.kept.inverse = layout.Words(chunk * chunk);
+  plan.kept.bytes = layout.bytes() - kept_begin;
+  plan.slot_bytes =
+      kept_begin + (backward ? plan.segment_chunks : 1) * plan.kept.bytes;
+  return plan;
+}
+
+}  // namespace espalier::delta_rule
