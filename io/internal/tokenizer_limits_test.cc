@@ -50,6 +50,13 @@ TEST(TokenizerLimitsTest, StepsCannotMakeTextExplode) {
   EXPECT_EQ(Refusal("normalizer", Sequence("normalizers", twice, 4)), "");
   EXPECT_THAT(Refusal("normalizer", Sequence("normalizers", twice, 5)),
               HasSubstr("normalizers[4].type can make text 32 times longer"));
+  // A step that shortens makes no room for others: not all text has its
+  // pattern.
+  EXPECT_THAT(
+      Refusal("normalizer",
+              absl::StrCat(R"({"type":"Sequence","normalizers":[)",
+                           Replace("aa", "a"), ",", Repeated(twice, 5), "]}")),
+      HasSubstr("normalizers[5].type can make text 32 times longer"));
   EXPECT_EQ(Refusal("decoder", Sequence("decoders", twice, 4)), "");
   EXPECT_THAT(Refusal("decoder", Sequence("decoders", twice, 5)),
               HasSubstr("decoders[4].type can make text 32 times longer"));
@@ -66,6 +73,9 @@ TEST(TokenizerLimitsTest, StepsCannotMakeTextExplode) {
 TEST(TokenizerLimitsTest, PatternsHaveBoundedLength) {
   EXPECT_EQ(Refusal("normalizer", Replace(std::string(1024, 'a'), "b")), "");
   EXPECT_THAT(Refusal("normalizer", Replace(std::string(1025, 'a'), "b")),
+              HasSubstr("1025 bytes, expected at most 1024"));
+  EXPECT_THAT(Refusal("normalizer",
+                      Replace(std::string(1024, 'a'), std::string(1025, 'b'))),
               HasSubstr("1025 bytes, expected at most 1024"));
   EXPECT_THAT(
       Refusal("decoder",
@@ -87,6 +97,10 @@ TEST(TokenizerLimitsTest, StepsAreCounted) {
   const std::string nfc = R"({"type":"NFC"})";
   EXPECT_EQ(steps("normalizer", "normalizers", nfc, 16), "");
   EXPECT_THAT(steps("normalizer", "normalizers", nfc, 17),
+              HasSubstr("is step 17, expected at most 16"));
+  const std::string replace = Replace("a", "b");
+  EXPECT_EQ(steps("normalizer", "normalizers", replace, 16), "");
+  EXPECT_THAT(steps("normalizer", "normalizers", replace, 17),
               HasSubstr("is step 17, expected at most 16"));
   const std::string fuse = R"({"type":"Fuse"})";
   EXPECT_EQ(steps("decoder", "decoders", fuse, 16), "");

@@ -2,8 +2,8 @@
 """Holds `espalier tokenize` against the libraries that tokenizers are made
 with: Hugging Face's tokenizers, tiktoken, sentencepiece.
 
-  tokenizer_parity.py ESPALIER COUNT FILE[:FAMILY]...
-      For each tokenizer file COUNT generated strings, encoded with and without
+  tokenizer_parity.py ESPALIER COUNT[:SEED] FILE[:FAMILY]...
+      For each tokenizer file COUNT strings generated from SEED (7), encoded with and without
       special tokens matched, decoded again; random ids decoded; and one string
       in 50 broken into invalid UTF-8, which must be refused at the byte where
       Python refuses it. FAMILY is for rank files (see espalier tokenize).
@@ -364,11 +364,13 @@ def main():
             path, _, family = item.partition(":")
             write_fixture(sys.argv[2], int(sys.argv[3]), path, family)
         return 0
-    espalier, count = sys.argv[1], int(sys.argv[2])
+    espalier = sys.argv[1]
+    count, _, seed = sys.argv[2].partition(":")
     differences = 0
     for item in sys.argv[3:]:
         path, _, family = item.partition(":")
-        differences += check(espalier, path, family, count, seed=7)
+        differences += check(espalier, path, family, int(count),
+                             int(seed or 7))
     return 1 if differences else 0
 
 
