@@ -81,6 +81,14 @@ void ChunkWalk::LoadTokens(int64_t begin, int64_t end) {
         .prefix = Floats(plan_.prefix),
         .from_start = Floats(plan_.from_start)},
        isa_);
+  const int64_t heads = inputs_.beta.dim(1);
+  const float* beta = inputs_.beta.data<const float>() + begin * heads + head_;
+  for (int64_t i = 0; i < plan_.chunk; ++i) {
+    Floats(plan_.beta)[i] = i < end - begin ? beta[i * heads] : 0.0f;
+  }
+}
+
+void ChunkWalk::LoadValues(int64_t begin, int64_t end) {
   CopyIn({.from = RowsOf(inputs_.v, head_, begin),
           .num_rows = end - begin,
           .chunk = plan_.chunk,
@@ -88,11 +96,19 @@ void ChunkWalk::LoadTokens(int64_t begin, int64_t end) {
           .padded = plan_.v_width,
           .out = Floats(plan_.values)},
          isa_);
-  const int64_t heads = inputs_.beta.dim(1);
-  const float* beta = inputs_.beta.data<const float>() + begin * heads + head_;
-  for (int64_t i = 0; i < plan_.chunk; ++i) {
-    Floats(plan_.beta)[i] = i < end - begin ? beta[i * heads] : 0.0f;
-  }
+}
+
+void ChunkWalk::Fetch(const View& view, int64_t h, int64_t begin, int64_t end) {
+  if (!view) return;
+  const Source rows = RowsOf(view, h, begin);
+  products_.Fetch(rows.data, rows.dtype, rows.stride, end - begin,
+                  WidthOf(view));
+}
+
+void ChunkWalk::FetchTokens(int64_t begin, int64_t end) {
+  Fetch(inputs_.q, group_, begin, end);
+  Fetch(inputs_.k, group_, begin, end);
+  Fetch(inputs_.g, head_, begin, end);
 }
 
 void ChunkWalk::CarryColumns(Part columns, int64_t tile) const {

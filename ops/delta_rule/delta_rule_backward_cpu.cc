@@ -61,25 +61,53 @@ class BackwardHead {
     for (int64_t c = 0; c < num_chunks; ++c) {
       std::copy_n(Floats(plan_.state), plan_.width * plan_.v_width,
                   walk_.Floats(plan_.kept.state, c));
-      Load(begin, end, c);
+      const bool last = c + 1 == num_chunks;
+      Load(begin, end, c, last);
+      walk_.LoadValues(begin_, begin_ + num_rows_);
+      products_.Forget();
+      if (last) {
+        walk_.Fetch(args_.dout, walk_.head(), begin_, end);
+      } else {
+        const int64_t next = begin_ + num_rows_;
+        const int64_t next_end = std::min(next + plan_.chunk, end);
+        walk_.FetchTokens(next, next_end);
+        walk_.Fetch(args_.v, walk_.head(), next, next_end);
+      }
       walk_.Solve(c, /*outputs=*/false);
-      if (c + 1 < num_chunks) walk_.Advance();
+      if (!last) walk_.Advance();
     }
     for (int64_t c = num_chunks - 1; c >= 0; --c) {
-      Load(begin, end, c);
-      std::copy_n(Floats(plan_.columns), plan_.chunk * plan_.width,
-                  Floats(plan_.end_columns));
-      for (int64_t t = 2; t <= walk_.num_tiles(); ++t) {
-        walk_.CarryColumns(plan_.end_columns, t);
+      if (c + 1 < num_chunks) {  // the last one is there already
+        Load(begin, end, c, /*way_back=*/true);
+        for (int64_t t = 2; t <= walk_.num_tiles(); ++t) {
+          walk_.CarryColumns(plan_.columns, t);
+        }
       }
+      FetchForChunk(c);
       Chunk(c);
     }
   }
 
-  void Load(int64_t begin, int64_t end, int64_t c) {
+  void Load(int64_t begin, int64_t end, int64_t c, bool way_back) {
     begin_ = begin + c * plan_.chunk;
     num_rows_ = std::min(plan_.chunk, end - begin_);
     walk_.LoadTokens(begin_, begin_ + num_rows_);
+    if (!way_back) return;
+    std::copy_n(Floats(plan_.columns), plan_.chunk * plan_.width,
+                Floats(plan_.local_columns));
+  }
+
+  // What chunk c, already loaded, writes, and what the one before it reads.
+  void FetchForChunk(int64_t c) {
+    const int64_t end = begin_ + num_rows_;
+    products_.Forget();
+    walk_.Fetch(args_.dv, walk_.head(), begin_, end);
+    walk_.Fetch(args_.dq, walk_.group(), begin_, end);
+    walk_.Fetch(args_.dk, walk_.group(), begin_, end);
+    walk_.Fetch(args_.dg, walk_.head(), begin_, end);
+    if (c == 0) return;
+    walk_.Fetch(args_.dout, walk_.head(), begin_ - plan_.chunk, begin_);
+    walk_.FetchTokens(begin_ - plan_.chunk, begin_);
   }
 
   void Chunk(int64_t c) {
@@ -125,8 +153,8 @@ class BackwardHead {
     float* du = Floats(plan_.dupdates);
     Transposed(walk_.Floats(plan_.kept.queries, c), Douts(plan_.moved), du);
     const int64_t depth = products_.words(plan_.width);
-    products_.PackA(ByRow(Floats(plan_.end_columns), plan_.width), 0,
-                    plan_.chunk, 0, plan_.width, depth, a());
+    products_.PackA(ByRow(Floats(plan_.columns), plan_.width), 0, plan_.chunk,
+                    0, plan_.width, depth, a());
     products_.PackB(ByColumn(Floats(plan_.dstate), plan_.v_width),
                     plan_.v_width, plan_.width, b());
     products_.Run(a(), {0, plan_.chunk}, b(), plan_.v_width, {0, plan_.width},
@@ -198,7 +226,7 @@ class BackwardHead {
     Total({.state = state,
            .dstate = Floats(plan_.dstate),
            .decay = walk_.total_decay(),
-           .columns = Floats(plan_.end_columns),
+           .columns = Floats(plan_.columns),
            .dcolumns = Floats(plan_.dcolumns),
            .chunk = plan_.chunk,
            .padded = plan_.width,
@@ -254,7 +282,7 @@ class BackwardHead {
 
   // The terms of a tile's rows get what the columns before it give.
   void RowTerms(int64_t tile) {
-    walk_.CarryColumns(plan_.columns, tile);
+    walk_.CarryColumns(plan_.local_columns, tile);
     const int64_t count = tile * kTileRows;
     const int64_t depth = products_.words(count);
     products_.PackA(
@@ -263,8 +291,8 @@ class BackwardHead {
     products_.PackA(
         ByRow(Floats(plan_.dqueries) + count * plan_.chunk, plan_.chunk),
         kTileRows, kTileRows, 0, count, depth, a());
-    products_.PackB(ByColumn(Floats(plan_.columns), plan_.width), plan_.width,
-                    count, b());
+    products_.PackB(ByColumn(Floats(plan_.local_columns), plan_.width),
+                    plan_.width, count, b());
     products_.Run(a(), {0, kTileRows}, b(), plan_.width, {0, count}, depth,
                   TileStore::kAdd, Floats(plan_.terms) + count * plan_.width,
                   plan_.width);
@@ -324,7 +352,7 @@ class BackwardHead {
   const Document& document_;
   const Inputs inputs_;
   ChunkWalk walk_;
-  const Products& products_;
+  Products& products_;
   const Isa isa_;
   const int64_t heads_;
   const int64_t heads_per_group_;

@@ -60,7 +60,7 @@ void LayOutBackward(Plan& plan, Layout& layout) {
   plan.dkeys = layout.Words(c * c);
   plan.dqueries = layout.Words(c * c);
   plan.terms = layout.Words(2 * c * plan.width);
-  plan.end_columns = layout.Words(c * plan.width);
+  plan.local_columns = layout.Words(c * plan.width);
   plan.dcolumns = layout.Words(c * plan.width);
   plan.dtotal = layout.Words(plan.width);
   plan.dbeta = layout.Words(c);

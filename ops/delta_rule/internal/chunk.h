@@ -35,9 +35,14 @@ class ChunkWalk {
   void ReadState(const float* from, Part to) const;
   void WriteState(Part from, float* to) const;
 
-  // Queries, keys, values and decays of the tokens [begin, end), at most a
-  // chunk.
+  // Queries, keys, decays and beta of the tokens [begin, end), at most a chunk;
+  // and their values.
   void LoadTokens(int64_t begin, int64_t end);
+  void LoadValues(int64_t begin, int64_t end);
+  // Lets the products bring near the rows of one head of a tensor.
+  void Fetch(const View& view, int64_t h, int64_t begin, int64_t end);
+  // What LoadTokens reads.
+  void FetchTokens(int64_t begin, int64_t end);
   // u and what leads to it, into entry `kept`; with `outputs`, what the queries
   // read of the state into the second half of `reads`.
   void Solve(int64_t kept, bool outputs);
@@ -57,7 +62,7 @@ class ChunkWalk {
     return reinterpret_cast<uint32_t*>(slot_ + part.offset);
   }
   const Plan& plan() const { return plan_; }
-  const Products& products() const { return products_; }
+  Products& products() { return products_; }
   Isa isa() const { return isa_; }
   int64_t head() const { return head_; }
   int64_t group() const { return group_; }
@@ -82,7 +87,7 @@ class ChunkWalk {
 
   const Inputs& inputs_;
   const Plan& plan_;
-  const Products products_;
+  Products products_;
   const Isa isa_;
   const int64_t head_;
   const int64_t group_;

@@ -34,6 +34,12 @@ void ForwardHead(const ForwardArgs& args, const Document& document,
     }
     const int64_t end = std::min(begin + plan.chunk, document.end);
     walk.LoadTokens(begin, end);
+    walk.LoadValues(begin, end);
+    const int64_t next = std::min(end + plan.chunk, document.end);
+    walk.products().Forget();
+    walk.Fetch(args.o, head, begin, end);
+    walk.FetchTokens(end, next);
+    walk.Fetch(args.v, head, end, next);
     step(walk, begin, end);
   }
   if (args.final_state) {

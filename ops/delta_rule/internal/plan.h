@@ -80,17 +80,17 @@ struct Plan {
     int64_t bytes = 0;  // of one chunk
   } kept;
   // Backward only.
-  Part dstate;       // [K, V]
-  Part solved;       // [2 C, V]: X, then scale do
-  Part moved;        // [2 C, V]: -beta X, then scale do
-  Part dupdates;     // [C, V]
-  Part dkeys;        // [C, C]
-  Part dqueries;     // [C, C]
-  Part terms;        // [2 C, K]: of keys as rows, of queries
-  Part end_columns;  // [C, K]: keys decayed to the chunk's end
-  Part dcolumns;     // [C, K]: of keys as columns
-  Part dtotal;       // [K]
-  Part dbeta;        // [C]
+  Part dstate;         // [K, V]
+  Part solved;         // [2 C, V]: X, then scale do
+  Part moved;          // [2 C, V]: -beta X, then scale do
+  Part dupdates;       // [C, V]
+  Part dkeys;          // [C, C]
+  Part dqueries;       // [C, C]
+  Part terms;          // [2 C, K]: of keys as rows, of queries
+  Part local_columns;  // [C, K]: keys decayed to their tile's end
+  Part dcolumns;       // [C, K]: of keys as columns
+  Part dtotal;         // [K]
+  Part dbeta;          // [C]
   int64_t slot_bytes = 0;
 };
 

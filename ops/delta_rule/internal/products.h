@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "espalier/ops/delta_rule/internal/plan.h"
+#include "espalier/ops/gemm/ahead.h"
 
 namespace espalier::delta_rule {
 
@@ -46,6 +47,18 @@ class Products {
                   .out_stride = words(num_k) * gemm::kLanes});
   }
 
+  // Rows that later products bring near on the way: a chunk's rows lie pages
+  // apart, which the hardware does not foresee. Forgets what is left of earlier
+  // ones at Forget.
+  void Forget() { num_ahead_ = next_ahead_ = 0; }
+  void Fetch(const void* data, DType dtype, int64_t stride, int64_t num_rows,
+             int64_t width) {
+    if (num_ahead_ == kMaxAhead || data == nullptr || num_rows <= 0) return;
+    ahead_[num_ahead_++] = gemm::Ahead(
+        gemm::StripsOf({data, dtype, stride, 1}, 0, num_rows, 0, width),
+        gemm::Strips(), 0, 1);
+  }
+
   struct Range {
     int64_t begin = 0;
     int64_t end = 0;
@@ -54,7 +67,7 @@ class Products {
   // first is c's; both operands have `depth` words a lane.
   void Run(const uint32_t* a, Range rows, const uint32_t* b, int64_t cols,
            Range k, int64_t depth, gemm::TileStore store, float* c,
-           int64_t c_stride) const {
+           int64_t c_stride) {
     gemm::TileArgs run;
     run.num_words = words(k.end) - words(k.begin);
     run.b_stride = depth * gemm::kLanes;
@@ -71,14 +84,28 @@ class Products {
             (row / plan_.panel_lanes * depth + words(k.begin)) * tile_.a_pitch +
             row % plan_.panel_lanes;
         run.c = c + (row - rows.begin) * c_stride + col;
+        AddAhead(run);
         tile_.run(run);
       }
     }
   }
 
  private:
+  static constexpr int kMaxAhead = 12;
+
+  void AddAhead(gemm::TileArgs& run) {
+    while (next_ahead_ < num_ahead_) {
+      if (ahead_[next_ahead_].AddTo(run)) return;
+      ++next_ahead_;
+    }
+    run.prefetch = nullptr;
+  }
+
   const Plan& plan_;
   const gemm::Tile& tile_;
+  gemm::Ahead ahead_[kMaxAhead];
+  int num_ahead_ = 0;
+  int next_ahead_ = 0;
 };
 
 }  // namespace espalier::delta_rule
