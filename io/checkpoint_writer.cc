@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-#include "espalier/io/internal/disk_space.h"
+#include "espalier/io/atomic_file.h"
 #include "espalier/io/internal/file.h"
 #include "espalier/io/internal/folder_job.h"
 #include "espalier/io/internal/json_text.h"
@@ -17,41 +14,19 @@
 #include "espalier/io/internal/shard_plan.h"
 #include "espalier/io/internal/text.h"
 #include "espalier/io/json.h"
-#include "espalier/io/safetensors_reader.h"
 
 namespace espalier {
 
 namespace {
 
-constexpr char kPlanFile[] = ".plan.json";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 constexpr size_t kIndexPieceBytes = size_t{1} << 20;
 
-std::string NoteText(const internal::ShardHashes& hashes) {
-  return absl::StrCat(hashes.header, " ", hashes.data);
-}
-
-// A finished shard holds exactly what is planned for it.
-bool IsPlanned(const SafetensorsFile& file,
-               const std::vector<TensorSpec>& tensors,
-               const std::map<std::string, std::string>& metadata) {
-  if (file.entries().size() != tensors.size() || file.metadata() != metadata) {
-    return false;
-  }
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [&](const TensorSpec& spec) {
-                       const SafetensorsEntry* entry = file.Find(spec.name);
-                       return entry != nullptr && entry->dtype == spec.dtype &&
-                              absl::MakeConstSpan(entry->shape) ==
-                                  absl::MakeConstSpan(spec.shape);
-                     });
-}
-
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(AtomicDirectory dir,
+CheckpointWriter::CheckpointWriter(internal::FolderJob job,
                                    internal::ShardPlan plan)
-    : dir_(std::move(dir)),
+    : job_(std::make_unique<internal::FolderJob>(std::move(job))),
       plan_(std::make_unique<const internal::ShardPlan>(std::move(plan))) {
   for (const internal::ShardPlan::Shard& shard : plan_->shards()) {
     states_.push_back({shard.data_bytes, false});
@@ -62,71 +37,20 @@ CheckpointWriter::CheckpointWriter(CheckpointWriter&&) noexcept = default;
 
 int64_t CheckpointWriter::total_bytes() const { return plan_->total_bytes(); }
 
-// Holds the plan against that of an earlier run.
-absl::Status CheckpointWriter::CheckPlan(const std::string& plan) const {
-  const std::string path = dir_.Path(kPlanFile);
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return absl::OkStatus();
-  const absl::StatusOr<std::string> old =
-      internal::ReadWholeFile(path, int64_t{1} << 24);
-  if (!old.ok()) return old.status();
-  if (*old == plan) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      dir_.path(),
-      " was begun with another source or other settings and cannot be resumed; "
-      "remove the folder to start again"));
-}
-
-// Finds the shards that are finished and removes what a kill left half written.
-absl::Status CheckpointWriter::TakeUpShards() {
-  std::error_code error;
-  std::vector<std::filesystem::path> names;
-  for (std::filesystem::directory_iterator it(dir_.path(), error), end;
-       !error && it != end; it.increment(error)) {
-    names.push_back(it->path());
-  }
-  for (const std::filesystem::path& path : names) {
-    const std::string name = path.filename().string();
-    if (absl::StartsWith(name, ".") && absl::StrContains(name, ".tmp-")) {
-      std::filesystem::remove(path, error);
-    }
-  }
+// Finds the shards that are finished; returns the bytes that are not.
+int64_t CheckpointWriter::TakeUpShards() {
+  int64_t needed = 0;
   for (size_t i = 0; i < states_.size(); ++i) {
     const internal::ShardPlan::Shard& shard = plan_->shards()[i];
-    const std::string path = dir_.Path(shard.file);
-    if (!std::filesystem::exists(path, error)) continue;
-    const absl::StatusOr<internal::ShardHashes> hashes =
-        internal::HashShardFile(path);
-    // Damaged since it was finished: it is written again.
-    if (!hashes.ok() ||
-        NoteText(*hashes) != internal::ReadNote(dir_.path(), shard.file)) {
+    if (!job_->FindShard(shard.file)) {
+      needed += shard.data_bytes + shard.header_bytes;
       continue;
-    }
-    const absl::StatusOr<SafetensorsFile> file =
-        SafetensorsFile::Open(path, ReadMode::kRead);
-    if (!file.ok()) return file.status();
-    const absl::StatusOr<std::vector<TensorSpec>> tensors =
-        plan_->TensorsOf(shard);
-    if (!tensors.ok()) return tensors.status();
-    if (!IsPlanned(*file, *tensors, metadata_)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          path, " holds other tensors than this run would write; remove ",
-          dir_.path(), " to start again"));
     }
     states_[i].finished = true;
     resumed_bytes_ += states_[i].missing_bytes;
     states_[i].missing_bytes = 0;
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckpointWriter::CheckSpace() const {
-  int64_t needed = 0;
-  for (size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i].finished) continue;
-    needed += states_[i].missing_bytes + plan_->shards()[i].header_bytes;
-  }
-  return internal::CheckSpace(dir_.path(), dir_.target(), needed);
+  return needed;
 }
 
 absl::StatusOr<CheckpointWriter> CheckpointWriter::Create(
@@ -147,25 +71,22 @@ absl::StatusOr<CheckpointWriter> CheckpointWriter::CreateFrom(
     return absl::OutOfRangeError(
         absl::StrCat("max_shard_bytes is ", options.max_shard_bytes));
   }
-  absl::StatusOr<AtomicDirectory> folder =
-      AtomicDirectory::CreatePartial(dir, options.resume);
-  if (!folder.ok()) return folder.status();
   absl::StatusOr<internal::ShardPlan> shards =
       internal::ShardPlan::Make(groups, options.max_shard_bytes);
   if (!shards.ok()) return shards.status();
-  CheckpointWriter writer(*std::move(folder), *std::move(shards));
-  writer.metadata_ = options.metadata;
-  const absl::StatusOr<std::string> plan =
+  JsonValue metadata = JsonValue::Object{};
+  for (const auto& [key, value] : options.metadata) metadata.Set(key, value);
+  absl::StatusOr<std::string> plan =
       WriteJson(JsonValue::Object{{"fingerprint", options.fingerprint},
-                                  {"tensors", writer.plan_->fingerprint()}});
+                                  {"metadata", std::move(metadata)},
+                                  {"tensors", shards->fingerprint()}});
   if (!plan.ok()) return plan.status();
-  absl::Status status = writer.CheckPlan(*plan);
-  if (status.ok()) status = writer.TakeUpShards();
-  if (status.ok()) status = writer.CheckSpace();
-  // Last, so that what fails before it leaves an empty folder.
-  if (status.ok()) {
-    status = WriteFileAtomically(writer.dir_.Path(kPlanFile), *plan);
-  }
+  absl::StatusOr<internal::FolderJob> job =
+      internal::FolderJob::Open(dir, *std::move(plan), options.resume);
+  if (!job.ok()) return job.status();
+  CheckpointWriter writer(*std::move(job), *std::move(shards));
+  writer.metadata_ = options.metadata;
+  absl::Status status = writer.job_->Start(writer.TakeUpShards());
   if (!status.ok()) return status;
   return writer;
 }
@@ -185,7 +106,7 @@ absl::StatusOr<SafetensorsWriter> CheckpointWriter::OpenShard(
   const absl::StatusOr<std::vector<TensorSpec>> tensors =
       plan_->TensorsOf(plan_->shards()[shard]);
   if (!tensors.ok()) return tensors.status();
-  return SafetensorsWriter::Create(dir_.Path(plan_->shards()[shard].file),
+  return SafetensorsWriter::Create(job_->Path(plan_->shards()[shard].file),
                                    *tensors, metadata_);
 }
 
@@ -208,11 +129,10 @@ absl::Status CheckpointWriter::FinishShard(size_t shard,
   states_[shard].finished = true;
   const std::string& name = plan_->shards()[shard].file;
   absl::StatusOr<std::string> header =
-      internal::HashFile(dir_.Path(name), writer.data_start());
+      internal::HashFile(job_->Path(name), writer.data_start());
   if (!header.ok()) return header.status();
-  return internal::WriteNote(
-      dir_.path(), name,
-      NoteText({*std::move(header), internal::HashOfHashes(tensors)}));
+  return job_->NoteShard(name,
+                         {*std::move(header), internal::HashOfHashes(tensors)});
 }
 
 absl::Status CheckpointWriter::Append(absl::string_view name,
@@ -220,13 +140,13 @@ absl::Status CheckpointWriter::Append(absl::string_view name,
   const int64_t found = plan_->ShardOf(name);
   if (found < 0) {
     return absl::NotFoundError(
-        absl::StrCat(dir_.target(), ": no tensor ", internal::Quote(name)));
+        absl::StrCat(job_->target(), ": no tensor ", internal::Quote(name)));
   }
   const size_t shard = static_cast<size_t>(found);
   ShardState& state = states_[shard];
   if (state.finished || (open_ && open_shard_ != shard)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        dir_.target(), ": tensor ", internal::Quote(name), " is in ",
+        job_->target(), ": tensor ", internal::Quote(name), " is in ",
         plan_->shards()[shard].file, ", which is ",
         state.finished
             ? "finished"
@@ -256,7 +176,7 @@ absl::Status CheckpointWriter::AddFile(const std::string& name,
     return absl::InvalidArgumentError(
         absl::StrCat(internal::Quote(name), " is not a plain file name"));
   }
-  return WriteFileAtomically(dir_.Path(name), text);
+  return WriteFileAtomically(job_->Path(name), text);
 }
 
 absl::Status CheckpointWriter::CopyFile(const std::string& path) {
@@ -267,7 +187,7 @@ absl::Status CheckpointWriter::CopyFile(const std::string& path) {
 
 absl::Status CheckpointWriter::CopyFile(const internal::ReadableFile& file) {
   absl::StatusOr<AtomicFile> target = AtomicFile::Create(
-      dir_.Path(std::string(internal::BaseName(file.path()))), file.size());
+      job_->Path(std::string(internal::BaseName(file.path()))), file.size());
   if (!target.ok()) return target.status();
   std::vector<uint8_t> piece(
       static_cast<size_t>(std::min(file.size(), int64_t{1} << 20)));
@@ -309,7 +229,7 @@ absl::Status CheckpointWriter::WriteIndex() {
   std::sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
     return name_of(a) < name_of(b);
   });
-  absl::StatusOr<AtomicFile> file = AtomicFile::Create(dir_.Path(kIndexFile));
+  absl::StatusOr<AtomicFile> file = AtomicFile::Create(job_->Path(kIndexFile));
   if (!file.ok()) return file.status();
   int64_t at = 0;
   std::string text =
@@ -347,7 +267,7 @@ absl::Status CheckpointWriter::Finish() {
           plan_->TensorsOf(shard);
       if (!tensors.ok()) return tensors.status();
       return absl::FailedPreconditionError(
-          absl::StrCat(dir_.target(), ": ", state.missing_bytes, " bytes of ",
+          absl::StrCat(job_->target(), ": ", state.missing_bytes, " bytes of ",
                        shard.file, " were not written; it begins with tensor ",
                        internal::Quote(tensors->front().name)));
     }
@@ -360,10 +280,7 @@ absl::Status CheckpointWriter::Finish() {
   if (states_.size() > 1) {
     if (absl::Status status = WriteIndex(); !status.ok()) return status;
   }
-  std::error_code error;
-  std::filesystem::remove(dir_.Path(kPlanFile), error);
-  internal::RemoveNotes(dir_.path());
-  return dir_.Commit();
+  return job_->Finish();
 }
 
 }  // namespace espalier

@@ -14,7 +14,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-#include "espalier/io/atomic_directory.h"
 #include "espalier/io/content_hash.h"
 #include "espalier/io/safetensors_writer.h"
 
@@ -33,6 +32,7 @@ struct TensorGroups {
 };
 
 namespace internal {
+class FolderJob;
 class ReadableFile;
 class ShardPlan;
 }  // namespace internal
@@ -100,16 +100,14 @@ class CheckpointWriter {
     bool finished = false;
   };
 
-  CheckpointWriter(AtomicDirectory dir, internal::ShardPlan plan);
-  absl::Status CheckPlan(const std::string& plan) const;
-  absl::Status TakeUpShards();
-  absl::Status CheckSpace() const;
+  CheckpointWriter(internal::FolderJob job, internal::ShardPlan plan);
+  int64_t TakeUpShards();
   absl::StatusOr<SafetensorsWriter> OpenShard(size_t shard) const;
   absl::Status CloseShard();
   absl::Status FinishShard(size_t shard, SafetensorsWriter writer);
   absl::Status WriteIndex();
 
-  AtomicDirectory dir_;
+  std::unique_ptr<internal::FolderJob> job_;
   std::unique_ptr<const internal::ShardPlan> plan_;
   std::map<std::string, std::string> metadata_;
   std::vector<ShardState> states_;  // one for each shard of the plan

@@ -234,25 +234,11 @@ class Sharder {
     return files;
   }
 
-  static std::string NoteText(const internal::ShardHashes& hashes) {
-    return absl::StrCat(hashes.header, " ", hashes.data);
-  }
-
-  // Whether an earlier run left this file; one that was damaged since is
-  // written again.
-  static bool TakeUp(const internal::FolderJob& job, ShardLayout::File* file) {
-    const std::string note = job.NoteOf(file->name);
-    if (note.empty()) return false;
-    const auto hashes = internal::HashShardFile(job.Path(file->name));
-    if (!hashes.ok() || NoteText(*hashes) != note) return false;
-    file->hashes = *hashes;
-    return true;
-  }
-
   absl::Status WriteFile(size_t index, internal::FolderJob& job) {
     ShardLayout::File& file = layout_.files[index];
     done_bytes_ += file.data_bytes;
-    if (TakeUp(job, &file)) {
+    if (const auto finished = job.FindShard(file.name)) {
+      file.hashes = *finished;
       ++report_.num_taken_up;
       return absl::OkStatus();
     }
@@ -288,7 +274,7 @@ class Sharder {
         internal::HashFile(path, writer->data_start());
     if (!header.ok()) return header.status();
     file.hashes = {*std::move(header), internal::HashOfHashes(hashes)};
-    status = job.Note(file.name, NoteText(file.hashes));
+    status = job.NoteShard(file.name, file.hashes);
     return status.ok() ? Step() : status;
   }
 

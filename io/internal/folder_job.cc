@@ -42,18 +42,20 @@ void RemoveTemporaries(const std::string& root) {
   }
 }
 
+std::string NoteText(const ShardHashes& hashes) {
+  return absl::StrCat(hashes.header, " ", hashes.data);
+}
+
 }  // namespace
 
-absl::StatusOr<FolderJob> FolderJob::Begin(
-    const std::string& out, const std::string& plan,
-    const std::vector<std::pair<std::string, int64_t>>& files, bool resume) {
+absl::StatusOr<FolderJob> FolderJob::Open(const std::string& out,
+                                          std::string plan, bool resume) {
   absl::StatusOr<AtomicDirectory> dir =
       AtomicDirectory::CreatePartial(out, resume);
   if (!dir.ok()) return dir.status();
   const std::string plan_path = dir->Path(kPlanName);
   std::error_code error;
-  const bool taken_up = std::filesystem::exists(plan_path, error);
-  if (taken_up) {
+  if (std::filesystem::exists(plan_path, error)) {
     const absl::StatusOr<std::string> old =
         ReadWholeFile(plan_path, kMaxPlanBytes);
     if (!old.ok()) return old.status();
@@ -62,20 +64,39 @@ absl::StatusOr<FolderJob> FolderJob::Begin(
           dir->path(), " was begun with another source or other settings and ",
           "cannot be resumed; remove the folder to start again"));
     }
+    plan = "";
   }
   // Of a kill before the plan was whole, too. Not at the end, where copies of
   // files with such names are.
   RemoveTemporaries(dir->path());
-  FolderJob job(*std::move(dir));
-  int64_t needed = static_cast<int64_t>(plan.size());
+  return FolderJob(*std::move(dir), std::move(plan));
+}
+
+absl::Status FolderJob::Start(int64_t bytes) {
+  const int64_t plan_bytes = static_cast<int64_t>(plan_.size());
+  absl::Status status = CheckSpace(path(), target(), bytes + plan_bytes);
+  if (plan_.empty()) return status;
+  if (!status.ok()) {
+    std::error_code ignored;
+    std::filesystem::remove(path(), ignored);  // only when empty
+    return status;
+  }
+  status = WriteFileAtomically(Path(kPlanName), plan_);
+  plan_.clear();
+  return status;
+}
+
+absl::StatusOr<FolderJob> FolderJob::Begin(
+    const std::string& out, const std::string& plan,
+    const std::vector<std::pair<std::string, int64_t>>& files, bool resume) {
+  absl::StatusOr<FolderJob> job = Open(out, plan, resume);
+  if (!job.ok()) return job.status();
+  int64_t needed = 0;
+  std::error_code error;
   for (const auto& [name, bytes] : files) {
-    if (!std::filesystem::exists(job.Path(name), error)) needed += bytes;
+    if (!std::filesystem::exists(job->Path(name), error)) needed += bytes;
   }
-  absl::Status status = CheckSpace(job.dir_.path(), job.dir_.target(), needed);
-  if (!taken_up && !status.ok()) {
-    std::filesystem::remove(job.dir_.path(), error);  // only when empty
-  }
-  if (status.ok() && !taken_up) status = WriteFileAtomically(plan_path, plan);
+  absl::Status status = job->Start(needed);
   if (!status.ok()) return status;
   return job;
 }
@@ -89,13 +110,36 @@ bool FolderJob::IsThere(const std::string& name, int64_t bytes,
   return got.ok() && *got == hash;
 }
 
+std::optional<ShardHashes> FolderJob::FindShard(const std::string& name) const {
+  const std::string note = NoteOf(name);
+  if (note.empty()) return std::nullopt;
+  const absl::StatusOr<ShardHashes> hashes = HashShardFile(Path(name));
+  if (!hashes.ok() || NoteText(*hashes) != note) return std::nullopt;
+  return *hashes;
+}
+
+absl::Status FolderJob::NoteShard(const std::string& name,
+                                  const ShardHashes& hashes) const {
+  return Note(name, NoteText(hashes));
+}
+
+std::string FolderJob::NotePath(const std::string& name) const {
+  return JoinPath(Path(kNotesDir), name);
+}
+
 absl::Status FolderJob::Note(const std::string& name,
                              const std::string& text) const {
-  return WriteNote(dir_.path(), name, text);
+  const std::string note = NotePath(name);
+  std::error_code error;
+  std::filesystem::create_directories(DirName(note), error);
+  std::ofstream file(note, std::ios::binary);
+  file << text;
+  file.close();
+  return file ? absl::OkStatus() : SystemError("write", note);
 }
 
 std::string FolderJob::NoteOf(const std::string& name) const {
-  return ReadNote(dir_.path(), name);
+  return ReadWholeFile(NotePath(name), kMaxNoteBytes).value_or("");
 }
 
 absl::Status FolderJob::Copy(const std::string& from, const std::string& name,
@@ -130,34 +174,16 @@ absl::Status FolderJob::Copy(const ReadableFile& from, const std::string& name,
   return target->Commit();
 }
 
-void FolderJob::ForgetNotes() const { RemoveNotes(dir_.path()); }
+void FolderJob::ForgetNotes() const {
+  std::error_code ignored;
+  std::filesystem::remove_all(Path(kNotesDir), ignored);
+}
 
 absl::Status FolderJob::Finish() {
   std::error_code error;
   std::filesystem::remove(dir_.Path(kPlanName), error);
   ForgetNotes();
   return dir_.Commit();
-}
-
-absl::Status WriteNote(const std::string& root, const std::string& name,
-                       const std::string& text) {
-  const std::string path = JoinPath(JoinPath(root, kNotesDir), name);
-  std::error_code error;
-  std::filesystem::create_directories(DirName(path), error);
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  return file ? absl::OkStatus() : SystemError("write", path);
-}
-
-std::string ReadNote(const std::string& root, const std::string& name) {
-  return ReadWholeFile(JoinPath(JoinPath(root, kNotesDir), name), kMaxNoteBytes)
-      .value_or("");
-}
-
-void RemoveNotes(const std::string& root) {
-  std::error_code ignored;
-  std::filesystem::remove_all(JoinPath(root, kNotesDir), ignored);
 }
 
 absl::StatusOr<std::string> VersionOf(const Folder& folder,

@@ -255,7 +255,7 @@ TEST_F(CheckpointCommandTest, ShortOfSpaceIsFour) {
     EXPECT_EQ(result.exit_code, 4) << words[0] << result.err;
     EXPECT_THAT(result.err, HasSubstr("needs 5")) << words[0];
     EXPECT_FALSE(std::filesystem::exists(new_dir)) << words[0];
-    std::filesystem::remove_all(new_dir + ".partial");
+    EXPECT_FALSE(std::filesystem::exists(new_dir + ".partial")) << words[0];
   }
 }
 
