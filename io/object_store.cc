@@ -97,8 +97,13 @@ class ObjectStore::Impl {
 
   HttpRequest Request(const std::string& bucket, const std::string& key) const {
     HttpRequest request;
-    request.url = absl::StrCat(endpoint, "/", PercentEncode(bucket, false), "/",
-                               PercentEncode(key, true));
+    const std::string name = PercentEncode(bucket, false);
+    const size_t host = endpoint.find("://") + 3;
+    request.url = config.virtual_host
+                      ? absl::StrCat(endpoint.substr(0, host), name, ".",
+                                     endpoint.substr(host))
+                      : absl::StrCat(endpoint, "/", name);
+    absl::StrAppend(&request.url, "/", PercentEncode(key, true));
     request.headers = {kEmptyPayload};
     if (!config.session_token.empty()) {
       request.headers.push_back(
@@ -165,7 +170,21 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> ObjectStore::Create(
     return error("endpoint is ", config.endpoint,
                  ", expected http://host or https://host");
   }
+  // Not shown: it may hold a password.
+  if (config.endpoint.find_first_of("@?# \t\r\n") != std::string::npos) {
+    return error(
+        "the endpoint holds an @, ?, # or space, expected https://host[:port]");
+  }
   if (config.region.empty()) return error("region is empty");
+  for (const std::string* secret :
+       {&config.access_key, &config.secret_key, &config.session_token}) {
+    if (std::any_of(secret->begin(), secret->end(),
+                    [](unsigned char c) { return !absl::ascii_isgraph(c); })) {
+      return error(
+          "an access key, secret key or session token holds a space, a line "
+          "end or the like");
+    }
+  }
   if (config.access_key.empty() != config.secret_key.empty()) {
     return error("the access key and the secret key go together");
   }
@@ -177,11 +196,10 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> ObjectStore::Create(
                  ", expected at least 1, 1, 1, 0");
   }
   internal::HttpSettings settings;
-  if (!config.access_key.empty()) {
-    settings.user_password =
-        absl::StrCat(config.access_key, ":", config.secret_key);
-    settings.sigv4 = absl::StrCat("aws:amz:", config.region, ":s3");
-  }
+  settings.user = config.access_key;
+  settings.password = config.secret_key;
+  settings.region = config.region;
+  settings.ca_file = config.ca_file;
   settings.connect_timeout_ms = config.connect_timeout_ms;
   settings.stall_timeout_ms = config.stall_timeout_ms;
   settings.max_attempts = config.max_attempts;
@@ -202,7 +220,7 @@ absl::StatusOr<std::vector<ObjectInfo>> ObjectStore::List(
         &request.url, "?",
         next.empty() ? ""
                      : "continuation-token=" + PercentEncode(next, false) + "&",
-        "list-type=2&prefix=", PercentEncode(prefix, false));
+        "encoding-type=url&list-type=2&prefix=", PercentEncode(prefix, false));
     const auto page = impl_->Run(std::move(request));
     if (!page.ok()) return page.status();
     const std::string before = std::move(next);
@@ -230,6 +248,14 @@ absl::StatusOr<ObjectInfo> ObjectStore::Head(const std::string& bucket,
   HttpRequest request = impl_->Request(bucket, key);
   request.head = true;
   const auto answer = impl_->Run(std::move(request));
+  if (!answer.ok() && !absl::IsNotFound(answer.status()) &&
+      !IsTransportError(answer.status())) {
+    // The answer to a HEAD has no words; that to a GET says why.
+    HttpRequest get = impl_->Request(bucket, key);
+    get.headers.push_back("Range: bytes=0-0");
+    const auto told = impl_->Run(std::move(get));
+    if (!told.ok()) return told.status();
+  }
   if (!answer.ok()) return answer.status();
   const auto size = internal::ParseObjectSize(
       HeaderOf(*answer, "content-length"), answer->url);

@@ -15,14 +15,16 @@ namespace espalier {
 
 // How to reach a store that speaks S3 (Amazon S3, Huawei OBS, MinIO, ...).
 struct ObjectStoreConfig {
-  // "https://host[:port]"; buckets are the first part of the path. Empty:
-  // https://s3.REGION.amazonaws.com.
+  // "https://host[:port]". Empty: https://s3.REGION.amazonaws.com.
   std::string endpoint;
+  // The bucket is a part of the host's name, not the first of the path.
+  bool virtual_host = false;
   std::string region = "us-east-1";
   std::string access_key;  // empty: requests are not signed
   std::string secret_key;
   std::string session_token;
-  int max_attempts = 6;            // of each request
+  std::string ca_file;   // certificates trusted for https; empty: the system's
+  int max_attempts = 6;  // of each request
   int64_t first_backoff_ms = 200;  // doubles with each attempt, up to 10 s
   int64_t connect_timeout_ms = 10'000;
   // A transfer slower than 1 KiB/s for this long is given up.

@@ -108,6 +108,10 @@ TEST_F(S3ServerTest, ReadsListsAndRefuses) {
   EXPECT_EQ((*many)[1099].key, "many/01099");
   EXPECT_EQ(store->List("bucket", "data/sub/b+c=")->size(), 1u);
   EXPECT_EQ(Fetch(*store, "data/none").code(), absl::StatusCode::kNotFound);
+  const auto odd = store->List("bucket", "odd/ a+b%");
+  ASSERT_TRUE(odd.ok() && odd->size() == 1) << odd.status();
+  EXPECT_EQ((*odd)[0].key, "odd/ a+b%c&d\xC3\xA9\x01=.txt");
+  EXPECT_EQ(store->Read("bucket", (*odd)[0], 1, 2).value(), "dd");
   EXPECT_EQ(store->num_retries(), 0);
 
   ObjectStoreConfig wrong = config_;
@@ -116,6 +120,11 @@ TEST_F(S3ServerTest, ReadsListsAndRefuses) {
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kPermissionDenied)
       << refused.status();
   EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("SignatureDoesNotMatch"));
+  EXPECT_THAT(std::string((*ObjectStore::Create(wrong))
+                              ->Head("bucket", "data/empty")
+                              .status()
+                              .message()),
               HasSubstr("SignatureDoesNotMatch"));
   wrong.access_key = wrong.secret_key = "";
   EXPECT_FALSE((*ObjectStore::Create(wrong))->List("bucket", "data/").ok());

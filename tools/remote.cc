@@ -36,6 +36,11 @@ void RemotePaths::AddFlags(CLI::App* cmd) {
                   "Amazon's if left out");
   cmd->add_option("--s3-region", config_.region,
                   "Its region; AWS_REGION or us-east-1 if left out");
+  cmd->add_option("--s3-addressing", addressing_,
+                  "Where the bucket's name stands: path (https://host/bucket) "
+                  "or virtual (https://bucket.host, as OBS wants it)")
+      ->check(CLI::IsMember({"path", "virtual"}))
+      ->capture_default_str();
   cmd->add_option("--s3-attempts", config_.max_attempts,
                   "Of each request, when the store does not answer")
       ->check(WholeNumber(1, 100))
@@ -52,6 +57,8 @@ void RemotePaths::AddFlags(CLI::App* cmd) {
 absl::Status RemotePaths::Configure() {
   config_.access_key = Environment("AWS_ACCESS_KEY_ID");
   config_.secret_key = Environment("AWS_SECRET_ACCESS_KEY");
+  config_.virtual_host = addressing_ == "virtual";
+  config_.ca_file = Environment("AWS_CA_BUNDLE");
   config_.session_token = Environment("AWS_SESSION_TOKEN");
   if (config_.region.empty()) config_.region = Environment("AWS_REGION");
   if (config_.region.empty()) config_.region = "us-east-1";

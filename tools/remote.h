@@ -21,10 +21,11 @@ namespace espalier::tools {
 
 // Paths of a command line that may be s3:// URLs. Keys come from
 // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, the region
-// from AWS_REGION where no flag names it.
+// from AWS_REGION where no flag names it, certificates from AWS_CA_BUNDLE.
 class RemotePaths {
  public:
-  // --s3-endpoint, --s3-region, --s3-attempts, --cache-dir, --cache-bytes
+  // --s3-endpoint, --s3-region, --s3-addressing, --s3-attempts, --cache-dir,
+  // --cache-bytes
   void AddFlags(CLI::App* cmd);
 
   // A URL replaced by a local copy; other paths stay as they are. Copies are in
@@ -47,6 +48,7 @@ class RemotePaths {
   absl::Status Connect();
 
   ObjectStoreConfig config_;
+  std::string addressing_ = "path";
   std::string cache_dir_;
   int64_t cache_bytes_ = 0;
   std::unique_ptr<ObjectStore> store_;

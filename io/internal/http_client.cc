@@ -120,11 +120,45 @@ std::string ElementText(const std::string& body, const std::string& name) {
              : body.substr(begin, std::min<size_t>(end - begin, 300));
 }
 
-absl::Status HttpError(const HttpRequest& request) {
+std::string HeaderOf(const HttpRequest& request, const char* name) {
+  const auto found = request.response_headers.find(name);
+  return found == request.response_headers.end() ? "" : found->second;
+}
+
+// What to do about a refusal, "; ..." or nothing.
+std::string Remedy(const HttpRequest& request, const std::string& code,
+                   const HttpSettings& settings) {
+  if (code == "RequestTimeTooSkewed") {
+    return absl::StrCat("; set this machine's clock, the store's says ",
+                        HeaderOf(request, "date"));
+  }
+  if (code == "VirtualHostDomainRequired") {
+    return "; use --s3-addressing virtual";
+  }
+  std::string region = HeaderOf(request, "x-amz-bucket-region");
+  if (region.empty()) region = ElementText(request.body, "Region");
+  if (!region.empty() && region != settings.region) {
+    return absl::StrCat("; the bucket lies in region ", region,
+                        ", asked for was ", settings.region,
+                        ": use --s3-region ", region);
+  }
+  if (request.code >= 300 && request.code < 400) {
+    std::string where = HeaderOf(request, "location");
+    if (where.empty()) where = ElementText(request.body, "Endpoint");
+    return absl::StrCat("; redirections are not followed",
+                        where.empty() ? "" : ", this one leads to ", where,
+                        ": name the store with --s3-endpoint");
+  }
+  return "";
+}
+
+absl::Status HttpError(const HttpRequest& request,
+                       const HttpSettings& settings) {
   const std::string code = ElementText(request.body, "Code");
   const std::string message = absl::StrCat(
       request.url, ": HTTP ", request.code, code.empty() ? "" : " ", code,
-      code.empty() ? "" : ": ", ElementText(request.body, "Message"));
+      code.empty() ? "" : ": ", ElementText(request.body, "Message"),
+      Remedy(request, code, settings));
   switch (request.code) {
     case 401:
     case 403:
@@ -143,7 +177,8 @@ absl::Status HttpError(const HttpRequest& request) {
 }
 
 // How a finished transfer ended; `retry` whether it is worth another attempt.
-absl::Status Outcome(const Transfer& transfer, CURLcode result, bool* retry) {
+absl::Status Outcome(const Transfer& transfer, CURLcode result,
+                     const HttpSettings& settings, bool* retry) {
   const HttpRequest& request = transfer.request;
   *retry = false;
   if (!transfer.sink.ok()) {
@@ -153,13 +188,18 @@ absl::Status Outcome(const Transfer& transfer, CURLcode result, bool* retry) {
   }
   if (result != CURLE_OK) {
     *retry = MayPass(result);
+    const bool certificate = result == CURLE_PEER_FAILED_VERIFICATION ||
+                             result == CURLE_SSL_CACERT_BADFILE;
     return absl::UnavailableError(absl::StrCat(
         request.url, ": ",
-        transfer.error[0] != 0 ? transfer.error : curl_easy_strerror(result)));
+        transfer.error[0] != 0 ? transfer.error : curl_easy_strerror(result),
+        certificate ? "; AWS_CA_BUNDLE names a file with the certificates of "
+                      "who signed the store's"
+                    : ""));
   }
   if (!Succeeded(request.code)) {
     *retry = MayPass(request.code);
-    return HttpError(request);
+    return HttpError(request, settings);
   }
   if (!request.head && request.expected_bytes >= 0 &&
       transfer.received != request.expected_bytes) {
@@ -251,9 +291,14 @@ absl::Status HttpClient::Impl::Start(const Job& job) {
   curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME,
                    static_cast<long>(
                        std::max<int64_t>(settings.stall_timeout_ms / 1000, 1)));
-  if (!settings.user_password.empty()) {
-    curl_easy_setopt(handle, CURLOPT_AWS_SIGV4, settings.sigv4.c_str());
-    curl_easy_setopt(handle, CURLOPT_USERPWD, settings.user_password.c_str());
+  if (!settings.ca_file.empty()) {
+    curl_easy_setopt(handle, CURLOPT_CAINFO, settings.ca_file.c_str());
+  }
+  if (!settings.user.empty()) {
+    const std::string scheme = absl::StrCat("aws:amz:", settings.region, ":s3");
+    curl_easy_setopt(handle, CURLOPT_AWS_SIGV4, scheme.c_str());
+    curl_easy_setopt(handle, CURLOPT_USERNAME, settings.user.c_str());
+    curl_easy_setopt(handle, CURLOPT_PASSWORD, settings.password.c_str());
   }
   if (curl_multi_add_handle(multi, handle) != CURLM_OK) {
     return absl::InternalError("libcurl takes no request");
@@ -276,7 +321,7 @@ bool HttpClient::Impl::Finish(CURLMsg* message, std::deque<Job>* jobs) {
   request.code = code;
   curl_multi_remove_handle(multi, message->easy_handle);
   bool retry = false;
-  request.status = Outcome(*at->transfer, result, &retry);
+  request.status = Outcome(*at->transfer, result, settings, &retry);
   Job job = at->job;
   active.erase(at);
   if (!retry) return request.status.ok();

@@ -15,8 +15,10 @@
 namespace espalier::internal {
 
 struct HttpSettings {
-  std::string user_password;  // "access:secret" to sign with, or empty
-  std::string sigv4;          // libcurl's "aws:amz:REGION:s3"
+  std::string user;      // access key to sign with; empty: no signature
+  std::string password;  // secret key
+  std::string region;
+  std::string ca_file;  // certificates that are trusted; empty: the system's
   int64_t connect_timeout_ms = 10'000;
   int64_t stall_timeout_ms = 30'000;
   int max_attempts = 6;
@@ -51,7 +53,8 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
 
   // Performs all, at most max_parallel at once; repeats those that failed for a
-  // passing reason. Each request's status says how it ended: OK for 200 and
+  // passing reason. Redirections are not followed: the signature is for one
+  // host. Each request's status says how it ended: OK for 200 and
   // 206. Returns the first that is not OK.
   absl::Status Run(std::vector<HttpRequest>& requests);
 

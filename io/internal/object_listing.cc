@@ -3,7 +3,10 @@
 #include <tinyxml2.h>
 
 #include <cstdint>
+#include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -57,6 +60,25 @@ const char* TextOf(const tinyxml2::XMLElement* parent, const char* name) {
                                                          : child->GetText();
 }
 
+// Of a key that was asked for with encoding-type=url, as forms encode: keys may
+// hold what XML cannot.
+std::string DecodeKey(absl::string_view text) {
+  const auto digit = [&](size_t i) {
+    return i < text.size() &&
+           absl::ascii_isxdigit(static_cast<unsigned char>(text[i]));
+  };
+  std::string key;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && digit(i + 1) && digit(i + 2)) {
+      key += absl::HexStringToBytes(text.substr(i + 1, 2));
+      i += 2;
+    } else {
+      key.push_back(text[i] == '+' ? ' ' : text[i]);
+    }
+  }
+  return key;
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> ParseObjectSize(absl::string_view text,
@@ -82,10 +104,12 @@ absl::StatusOr<ObjectListing> ParseObjectListing(absl::string_view xml,
   const tinyxml2::XMLElement* root = document.RootElement();
   if (root == nullptr) return bad("no root");
   ObjectListing page;
+  const bool encoded = absl::string_view(TextOf(root, "EncodingType")) == "url";
   for (const auto* item = root->FirstChildElement("Contents"); item != nullptr;
        item = item->NextSiblingElement("Contents")) {
     ObjectInfo& object = page.objects.emplace_back();
     object.key = TextOf(item, "Key");
+    if (encoded) object.key = DecodeKey(object.key);
     object.etag = TextOf(item, "ETag");
     const auto size = ParseObjectSize(TextOf(item, "Size"), object.key);
     if (!size.ok()) return size.status();

@@ -47,5 +47,22 @@ TEST(ObjectListingTest, QuotesInTextAreNoAttributes) {
   EXPECT_EQ(Refusal(xml + "</r>"), "");
 }
 
+TEST(ObjectListingTest, KeysThatWereAskedForEncoded) {
+  const auto keys = [](const std::string& before, const std::string& key) {
+    const auto page = ParseObjectListing(
+        absl::StrCat("<r>", before, "<Contents><Key>", key,
+                     "</Key><Size>9007199254740993</Size></Contents></r>"),
+        "s3://b");
+    EXPECT_TRUE(page.ok()) << page.status();
+    EXPECT_EQ(page->objects.at(0).size, 9007199254740993);
+    return page->objects.at(0).key;
+  };
+  const std::string url = "<EncodingType>url</EncodingType>";
+  EXPECT_EQ(keys(url, "a+b%2Bc%0D%01/%C3%A9%25"),
+            std::string("a b+c\r\x01/\xC3\xA9%"));
+  EXPECT_EQ(keys(url, "%zz%2"), "%zz%2");
+  EXPECT_EQ(keys("", "a+b%2Bc"), "a+b%2Bc");  // a store that does not know it
+}
+
 }  // namespace
 }  // namespace espalier::internal

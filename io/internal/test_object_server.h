@@ -113,8 +113,8 @@ class ObjectServer {
     requests_.push_back(request);
     Response response;
     if (fault_ && fault_(request, &response)) return response;
-    response = absl::StrContains(request.target, "?list-type=2") ? List(request)
-                                                                 : Get(request);
+    response = absl::StrContains(request.target, "list-type=2") ? List(request)
+                                                                : Get(request);
     if (edit_) edit_(request, &response);
     if (request.method != "HEAD" && request.headers.count("range") > 0) {
       ranged_bytes_ += static_cast<int64_t>(response.body.size());

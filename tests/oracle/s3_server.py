@@ -110,6 +110,7 @@ def main():
         body = bytes((i * 131 + len(name)) % 251 for i in range(size))
         digests[name] = hashlib.md5(body).hexdigest()
         s3.put_object(Bucket="bucket", Key=name, Body=body, ChecksumAlgorithm="SHA256")
+    s3.put_object(Bucket="bucket", Key="odd/ a+b%c&d\u00e9\u0001=.txt", Body=b"odd")
     # Checksums of the kinds that others upload with; none but an ETag of parts.
     body = bytes(i * i % 251 for i in range(200_000))
     for kind in ("CRC32", "SHA1"):
