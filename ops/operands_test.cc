@@ -11,10 +11,12 @@
 #include "espalier/ops/adamw/adamw.h"
 #include "espalier/ops/adamw8bit/adamw8bit.h"
 #include "espalier/ops/attention/attention.h"
+#include "espalier/ops/delta_rule/delta_rule.h"
 #include "espalier/ops/elementwise/elementwise.h"
 #include "espalier/ops/embedding/embedding.h"
 #include "espalier/ops/embedding/rows.h"
 #include "espalier/ops/grouped_matmul/grouped_matmul.h"
+#include "espalier/ops/kda_gate/kda_gate.h"
 #include "espalier/ops/layer_norm/layer_norm.h"
 #include "espalier/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "espalier/ops/matmul/matmul.h"
@@ -22,6 +24,7 @@
 #include "espalier/ops/rms_norm/rms_norm.h"
 #include "espalier/ops/rope/rope.h"
 #include "espalier/ops/sgd/sgd.h"
+#include "espalier/ops/short_conv/short_conv.h"
 #include "espalier/ops/swiglu/swiglu.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/guard.h"
@@ -111,6 +114,21 @@ std::vector<Case> Cases() {
        [](auto& a, auto& b) {
          Attention(F32(a, {3, 2, 4}), F32(a, {3, 1, 4}), F32(b, {3, 1, 5}),
                    OneDocument(3));
+       }},
+      {"short conv",
+       [](auto& a, auto& b) {
+         ShortConv(F32(a, {3, 2}), F32(b, {2, 1, 4}), Variable(),
+                   {OneDocument(3).cu_seqlens, true, true});
+       }},
+      {"kda gate",
+       [](auto& a, auto& b) {
+         KdaGate(F32(a, {3, 2, 4}), F32(a, {2}), F32(b, {8}), {});
+       }},
+      {"delta rule",
+       [](auto& a, auto& b) {
+         DeltaRule(F32(a, {3, 1, 4}), F32(a, {3, 1, 4}), F32(a, {3, 2, 5}),
+                   F32(b, {3, 2}), F32(a, {3, 2}), Variable(),
+                   {.cu_seqlens = OneDocument(3).cu_seqlens});
        }},
       {"linear cross entropy",
        [](auto& a, auto& b) {

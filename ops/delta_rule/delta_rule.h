@@ -17,7 +17,7 @@ enum class DeltaRuleForm : uint8_t {
 struct DeltaRuleOptions {
   CuSeqlens cu_seqlens;
   // Of q; none: 1 / sqrt(K).
-  std::optional<double> scale;
+  std::optional<double> scale = std::nullopt;
   // Of the forward pass; gradients are always taken in chunks.
   DeltaRuleForm form = DeltaRuleForm::kChunk;
   int64_t chunk = 64;        // tokens: 16, 32 or 64

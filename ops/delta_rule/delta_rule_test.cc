@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "espalier/autograd/backward.h"
+#include "espalier/autograd/mode.h"
 #include "espalier/ops/cast/cast.h"
 #include "espalier/ops/elementwise/elementwise.h"
 #include "espalier/ops/reduce/reduce.h"
@@ -206,8 +207,7 @@ TEST_P(DeltaRuleTest, FrozenInputsMatch) {
   }
 }
 
-// o, final state and the gradients of the inputs, of ones into o and, with
-// `state_too`, into the final state.
+// o, final state and the gradients of the inputs, of `dout` into o.
 std::vector<std::vector<double>> RunOn(Device& device, DType dtype,
                                        const std::vector<Variable>& inputs,
                                        const DeltaRuleOptions& options,
@@ -428,6 +428,47 @@ TEST(DeltaRuleCutTest, PiecesGiveWhatTheWholeGives) {
     ExpectCutsGiveTheWhole(kF64, length, cuts, 1e-11);
     ExpectCutsGiveTheWhole(kF32, length, cuts, 2e-5);
   }
+}
+
+// Decoding: one token at a time after a prefill in chunks, the state carried.
+TEST(DeltaRuleCutTest, DecodingGivesWhatTheChunksGive) {
+  const int32_t length = 40;
+  const int32_t prefill = 23;
+  const Case c = {"", {0, length}, 2, 4, 20, 16, false, true, 0.3};
+  const std::vector<Variable> inputs = InputsOf(c);
+  const NoGrad no_grad;
+  const auto call = [&](int64_t begin, int64_t end, const Variable& state,
+                        DeltaRuleForm form) {
+    std::vector<Variable> in;
+    for (size_t i = 0; i < 5; ++i) {
+      const Shape& shape = inputs[i].shape();
+      std::vector<int64_t> dims(1, end - begin);
+      for (int d = 1; d < shape.ndim(); ++d) dims.push_back(shape[d]);
+      in.emplace_back(test::FromDoubles(
+          test::Cpu(), Shape(dims), kF32,
+          Rows(ToDoubles(inputs[i].value()), length, begin, end)));
+    }
+    DeltaRuleOptions options;
+    options.cu_seqlens = At({0, static_cast<int32_t>(end - begin)});
+    options.form = form;
+    options.final_state = true;
+    return DeltaRule(in[0], in[1], in[2], in[3], in[4], state, options);
+  };
+  const Variable initial(test::FromDoubles(test::Cpu(), inputs[5].shape(), kF32,
+                                           ToDoubles(inputs[5].value())));
+  const DeltaRuleResult whole = call(0, length, initial, DeltaRuleForm::kChunk);
+  const std::vector<double> want = ToDoubles(whole.o.value());
+  Variable state = call(0, prefill, initial, DeltaRuleForm::kChunk).final_state;
+  for (int64_t t = prefill; t < length; ++t) {
+    const DeltaRuleResult step = call(t, t + 1, state, DeltaRuleForm::kToken);
+    state = step.final_state;
+    const std::vector<double> row = Rows(want, length, t, t + 1);
+    const std::vector<double> got = ToDoubles(step.o.value());
+    for (size_t e = 0; e < row.size(); ++e) EXPECT_NEAR(got[e], row[e], 1e-5);
+  }
+  const std::vector<double> last = ToDoubles(whole.final_state.value());
+  const std::vector<double> got = ToDoubles(state.value());
+  for (size_t e = 0; e < last.size(); ++e) EXPECT_NEAR(got[e], last[e], 1e-5);
 }
 
 // The emulated accelerator gives the bits of the cpu.
