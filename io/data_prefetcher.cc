@@ -10,8 +10,7 @@ namespace espalier {
 DataPrefetcher::DataPrefetcher(std::unique_ptr<DataStream> stream,
                                int64_t depth)
     : stream_(std::move(stream)),
-      cursor_(stream_->Cursor()),
-      report_(stream_->report()),
+      position_(stream_->Position()),
       worker_(std::make_unique<BackgroundWorker>()) {
   ESPALIER_CHECK(depth >= 1, "depth is ", depth);
   for (int64_t i = 0; i < depth; ++i) worker_->Post([this] { Prepare(); });
@@ -25,11 +24,9 @@ void DataPrefetcher::Prepare() {
     if (finished_) return;
   }
   Item item;
-  const absl::Status guarded = internal::Guard([&] {
-    item.more = stream_->Next(&item.pack);
-    item.cursor = stream_->Cursor();
-    item.report = stream_->report();
-  });
+  const absl::Status guarded =
+      internal::Guard([&] { item.more = stream_->Next(&item.pack); });
+  item.position = stream_->Position();
   if (!guarded.ok()) item.more = guarded;
   {
     const MutexLock lock(mutex_);
@@ -56,8 +53,7 @@ absl::StatusOr<bool> DataPrefetcher::Next(Pack* pack) {
     item = std::move(items_.front());
     items_.pop_front();
   }
-  cursor_ = std::move(item.cursor);
-  report_ = std::move(item.report);
+  position_ = std::move(item.position);
   if (!item.more.ok() || !*item.more) {
     ended_ = item.more;
     return item.more;

@@ -34,8 +34,8 @@ class DataPrefetcher {
   absl::Status Peek();
   // Of the position behind the last pack that Next gave; what was prepared
   // beyond it does not show.
-  const JsonValue& Cursor() const { return cursor_; }
-  const DataReport& report() const { return report_; }
+  JsonValue Cursor() const { return ToJson(position_); }
+  const DataReport& report() const { return position_.report; }
 
   // How often Next had to wait for the thread.
   int64_t num_waits() const { return num_waits_; }
@@ -44,16 +44,14 @@ class DataPrefetcher {
   struct Item {
     absl::StatusOr<bool> more = false;
     Pack pack;
-    JsonValue cursor;
-    DataReport report;
+    DataPosition position;
   };
 
   void Prepare();
 
   // Only the worker uses the stream once it runs.
   std::unique_ptr<DataStream> stream_;
-  JsonValue cursor_;
-  DataReport report_;
+  DataPosition position_;
   int64_t num_waits_ = 0;
   std::optional<absl::StatusOr<bool>> ended_;
 

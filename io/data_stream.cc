@@ -77,18 +77,31 @@ absl::Status CheckOptions(const std::vector<DataGroup>& groups,
   return absl::OkStatus();
 }
 
-JsonValue PacksToJson(const std::vector<Pack>& packs) {
+// Packs of so many pieces each, from *next on.
+JsonValue PacksToJson(const std::vector<int64_t>& sizes,
+                      std::vector<PieceRef>::const_iterator* next) {
   JsonValue::Array all;
-  for (const Pack& pack : packs) {
+  for (const int64_t size : sizes) {
     JsonValue::Array pieces;
-    for (const Piece& piece : pack.pieces) {
-      pieces.push_back(JsonValue::Array{int64_t{piece.ref.group},
-                                        piece.ref.sample, piece.ref.begin,
-                                        piece.ref.end});
+    for (int64_t i = 0; i < size; ++i) {
+      const PieceRef& ref = *(*next)++;
+      pieces.push_back(
+          JsonValue::Array{int64_t{ref.group}, ref.sample, ref.begin, ref.end});
     }
     all.emplace_back(std::move(pieces));
   }
   return JsonValue(std::move(all));
+}
+
+void AddPacks(const std::vector<Pack>& packs, std::vector<int64_t>* sizes,
+              std::vector<PieceRef>* pieces) {
+  size_t count = pieces->size();
+  for (const Pack& pack : packs) count += pack.pieces.size();
+  pieces->reserve(count);
+  for (const Pack& pack : packs) {
+    sizes->push_back(static_cast<int64_t>(pack.pieces.size()));
+    for (const Piece& piece : pack.pieces) pieces->push_back(piece.ref);
+  }
 }
 
 absl::Status CursorError(absl::string_view what) {
@@ -116,7 +129,8 @@ class DataStream::Impl {
   Impl(std::vector<DataGroup> groups, const DataStreamOptions& options)
       : options(options),
         drawer(std::move(groups), options),
-        packer(options.pack_tokens, options.max_open_packs) {}
+        packer(options.pack_tokens, options.max_open_packs),
+        data(std::make_shared<const std::string>(Fingerprint())) {}
 
   std::string Fingerprint() const {
     return absl::StrCat(
@@ -149,6 +163,7 @@ class DataStream::Impl {
   const DataStreamOptions options;
   internal::SampleDrawer drawer;
   SamplePacker packer;
+  const std::shared_ptr<const std::string> data;
   std::vector<Pack> ready;  // closed, not handed out
   bool ended = false;
   DataReport report;
@@ -188,6 +203,23 @@ JsonValue ToJson(const DataReport& report) {
   }
   json.Set("first_bad_record", report.first_bad_record);
   return json;
+}
+
+JsonValue ToJson(const DataPosition& position) {
+  JsonValue cursor;
+  cursor.Set("version", kCursorVersion);
+  cursor.Set("data", *position.data);
+  JsonValue::Array groups;
+  for (const GroupPosition& at : position.groups) {
+    groups.push_back(JsonValue::Array{at.epoch, at.position, at.num_tokens});
+  }
+  cursor.Set("groups", JsonValue(std::move(groups)));
+  auto next = position.pieces.begin();
+  cursor.Set("open", PacksToJson(position.open, &next));
+  cursor.Set("ready", PacksToJson(position.ready, &next));
+  cursor.Set("ended", position.ended);
+  cursor.Set("report", ToJson(position.report));
+  return cursor;
 }
 
 DataStream::DataStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -235,20 +267,15 @@ absl::StatusOr<bool> DataStream::NextStep(int64_t packs_per_step, int64_t rank,
   return any;
 }
 
-JsonValue DataStream::Cursor() const {
-  JsonValue cursor;
-  cursor.Set("version", kCursorVersion);
-  cursor.Set("data", impl_->Fingerprint());
-  JsonValue::Array positions;
-  for (const internal::GroupPosition& at : impl_->drawer.positions()) {
-    positions.push_back(JsonValue::Array{at.epoch, at.position, at.num_tokens});
-  }
-  cursor.Set("groups", JsonValue(std::move(positions)));
-  cursor.Set("open", PacksToJson(impl_->packer.open()));
-  cursor.Set("ready", PacksToJson(impl_->ready));
-  cursor.Set("ended", impl_->ended);
-  cursor.Set("report", ToJson(impl_->report));
-  return cursor;
+DataPosition DataStream::Position() const {
+  DataPosition position;
+  position.data = impl_->data;
+  position.groups = impl_->drawer.positions();
+  AddPacks(impl_->packer.open(), &position.open, &position.pieces);
+  AddPacks(impl_->ready, &position.ready, &position.pieces);
+  position.ended = impl_->ended;
+  position.report = impl_->report;
+  return position;
 }
 
 absl::Status DataStream::Seek(const JsonValue& cursor) {
@@ -268,10 +295,10 @@ absl::Status DataStream::Seek(const JsonValue& cursor) {
   if (status.ok()) status = json->Get("ended", &ended);
   if (status.ok()) status = json->Get("report", &report_json);
   if (!status.ok()) return status;
-  if (data != impl_->Fingerprint()) {
+  if (data != *impl_->data) {
     return absl::FailedPreconditionError(
         absl::StrCat("the data is not what the run was saved with; it was\n",
-                     data, "\nand is\n", impl_->Fingerprint()));
+                     data, "\nand is\n", *impl_->data));
   }
   DataReport report;
   for (const ReportField& field : kReportFields) {
@@ -285,7 +312,7 @@ absl::Status DataStream::Seek(const JsonValue& cursor) {
   if (groups == nullptr || groups->AsArray() == nullptr) {
     return CursorError("groups is missing");
   }
-  std::vector<internal::GroupPosition> positions;
+  std::vector<GroupPosition> positions;
   for (const JsonValue& item : *groups->AsArray()) {
     const auto at = Integers(item, 3);
     if (!at.ok()) return at.status();

@@ -51,6 +51,25 @@ struct DataStreamOptions {
 // Its members by name.
 JsonValue ToJson(const DataReport& report);
 
+// Where one group stands.
+struct GroupPosition {
+  int64_t epoch = 0;
+  int64_t position = 0;    // in the epoch's order
+  int64_t num_tokens = 0;  // kept, over all epochs
+};
+
+// A position between two packs: kilobytes to copy, where the JSON is hundreds.
+struct DataPosition {
+  std::shared_ptr<const std::string> data;  // names sources and options
+  std::vector<GroupPosition> groups;
+  std::vector<PieceRef> pieces;      // of the open packs, then of those ready
+  std::vector<int64_t> open, ready;  // pieces of each pack
+  bool ended = false;
+  DataReport report;
+};
+// A cursor for DataStream::Seek.
+JsonValue ToJson(const DataPosition& position);
+
 // An endless (or num_epochs long) sequence of packs out of groups of sources: a
 // function of the data, the options and nothing else. Each pass over a group is
 // another permutation of all its samples. The next sample comes from the group
@@ -79,9 +98,10 @@ class DataStream {
   absl::StatusOr<bool> NextStep(int64_t packs_per_step, int64_t rank,
                                 int64_t num_ranks, std::vector<Pack>* packs);
 
-  // The position between two packs, as JSON of a few kilobytes: passes and
-  // positions, the samples in open packs, the report. No data.
-  JsonValue Cursor() const;
+  // The position between two packs: passes and positions, the samples in open
+  // packs, the report. No data.
+  DataPosition Position() const;
+  JsonValue Cursor() const { return ToJson(Position()); }
   // Continues there: what follows is bit for bit what would have followed.
   // Fails FAILED_PRECONDITION, naming the difference, when sources or options
   // are others than the cursor's; INVALID_ARGUMENT on a cursor that is none.

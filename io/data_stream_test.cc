@@ -421,6 +421,7 @@ TEST(DataStreamTest, CursorContinuesBitForBitAnywhere) {
       const auto whole = OneSource(lengths, options);
       const std::vector<Pack> expected = All(*whole, 60);
       const JsonValue end = whole->Cursor();
+      EXPECT_EQ(*end.Find("ended")->AsBool(), num_epochs > 0);
       for (size_t at = 0; at <= expected.size(); ++at) {
         const auto first = OneSource(lengths, options);
         All(*first, static_cast<int>(at));

@@ -171,7 +171,7 @@ absl::StatusOr<bool> Corpus::NextTrain(Device& device, Batch* batch) {
   return more;
 }
 
-const JsonValue& Corpus::Cursor() const { return impl_->train->Cursor(); }
+JsonValue Corpus::Cursor() const { return impl_->train->Cursor(); }
 const DataReport& Corpus::report() const { return impl_->train->report(); }
 
 int64_t Corpus::num_held_out_batches() const {

@@ -16,13 +16,6 @@
 
 namespace espalier::internal {
 
-// Where one group stands.
-struct GroupPosition {
-  int64_t epoch = 0;
-  int64_t position = 0;    // in the epoch's order
-  int64_t num_tokens = 0;  // kept, over all epochs
-};
-
 // Draws samples from the groups and cuts them into pieces.
 class SampleDrawer {
  public:

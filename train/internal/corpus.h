@@ -47,7 +47,7 @@ class Corpus {
   // and then every time.
   absl::StatusOr<bool> NextTrain(Device& device, Batch* batch);
   // Behind the last micro-batch that NextTrain gave (docs/formats/data.md).
-  const JsonValue& Cursor() const;
+  JsonValue Cursor() const;
   const DataReport& report() const;
 
   int64_t num_held_out_batches() const;
