@@ -153,17 +153,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier::delta_rule {
 
-void ScoreGradients(const ScoreGradientsArgs& args, Isa isa) {
+void ScoreGradients(const ScoreGradientsArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, ScoreGradientsAll)(args);
 }
-void Total(const TotalArgs& args, Isa isa) {
+void Total(const TotalArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, TotalOf)(args);
 }
-void Gradients(const GradientsArgs& args, Isa isa) {
+void Gradients(const GradientsArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, GradientsAll)(args);
 }
 void SumRows(const float* rows, int64_t num_rows, int64_t padded, float* out,
-             int64_t stride, Isa isa) {
+             int64_t stride, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, SumAllRows)(rows, num_rows, padded, out, stride);
 }
 

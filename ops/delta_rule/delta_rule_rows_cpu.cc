@@ -295,33 +295,33 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace espalier::delta_rule {
 
-void Load(const LoadArgs& args, Isa isa) {
+void Load(const LoadArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, LoadAny)(args);
 }
-void CopyIn(const CopyInArgs& args, Isa isa) {
+void CopyIn(const CopyInArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, CopyInAny)(args);
 }
-void CopyOut(const CopyOutArgs& args, Isa isa) {
+void CopyOut(const CopyOutArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, CopyOutAny)(args, isa == Isa::kAvx512Bf16);
 }
 void ScaleColumns(float* rows, int64_t num_rows, int64_t padded,
-                  const float* factors, Isa isa) {
+                  const float* factors, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, ScaleAllColumns)(rows, num_rows, padded, factors);
 }
 void ScaleRows(float* rows, int64_t num_rows, int64_t padded,
-               const float* factors, Isa isa) {
+               const float* factors, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, ScaleAllRows)(rows, num_rows, padded, factors);
 }
-void Pairs(const PairsArgs& args, Isa isa) {
+void Pairs(const PairsArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, PairsOfTile)(args);
 }
 void Invert(const float* key_scores, const float* beta, int64_t chunk,
-            float* inverse, Isa isa) {
+            float* inverse, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, InvertAll)(key_scores, beta, chunk, inverse);
 }
 void Residual(const float* values, const float* reads, const float* beta,
               int64_t chunk, int64_t v_padded, float* residual, float* right,
-              Isa isa) {
+              [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, ResidualOf)
   (values, reads, beta, chunk, v_padded, residual, right);
 }
