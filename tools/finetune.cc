@@ -90,16 +90,14 @@ absl::Status Train(Session& session, const SessionConfig& config) {
   if (!status.ok()) return status;
   Done done;
   status = TrainSteps(session, config.max_steps, &done);
+  std::printf("trained on: %lld tokens kept (%lld trained) in %lld steps\n",
+              static_cast<long long>(done.num_tokens),
+              static_cast<long long>(done.num_trained_tokens),
+              static_cast<long long>(done.num_steps));
   std::printf(
-      "trained on: %lld tokens (%lld of them predicted) in %lld steps\n",
-      static_cast<long long>(done.num_tokens),
-      static_cast<long long>(done.num_trained_tokens),
-      static_cast<long long>(done.num_steps));
-  std::printf(
-      "read for training, with what waits in up to %lld open micro-batches: "
-      "%s\n",
-      static_cast<long long>(DataStreamOptions().max_open_packs),
-      ToString(session.data_report()).c_str());
+      "read: %s; more of what is kept waits in up to %lld open micro-batches\n",
+      ToString(session.data_report()).c_str(),
+      static_cast<long long>(DataStreamOptions().max_open_packs));
   if (!status.ok()) {
     // A bad record does not take away what was trained before it.
     if (done.num_steps > 0 && session.SaveAdapter(config.output_dir).ok()) {

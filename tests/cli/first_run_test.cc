@@ -18,6 +18,7 @@ namespace espalier {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -109,9 +110,15 @@ TEST_F(FirstRunTest, Finetune) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(
       run.out,
-      AllOf(HasSubstr("step 1/1  loss "), HasSubstr("adapter: "),
-            HasSubstr("\nread for training, with what waits in up to 16 "
-                      "open micro-batches: ")));
+      AllOf(
+          HasSubstr("step 1/1  loss "), HasSubstr("adapter: "),
+          // The words of data inspect.
+          ContainsRegex("\ntrained on: [0-9]+ tokens kept \\([0-9]+ trained\\) "
+                        "in 1 steps\n"),
+          ContainsRegex(
+              "\nread: .* = [0-9]+ kept \\([0-9]+ trained\\) .*; more "
+              "of what is kept waits in up to 16 open "
+              "micro-batches\n")));
   // One micro-batch of 64 tokens at most; much more is read.
   const size_t at = run.out.find("\ntrained on: ");
   ASSERT_NE(at, std::string::npos) << run.out;
