@@ -68,8 +68,8 @@ using ::testing::ElementsAre;
 
 class DurabilityTest : public ::testing::Test {
  protected:
-  DurabilityTest() { calls = &calls_; }
-  ~DurabilityTest() override { calls = nullptr; }
+  void SetUp() override { calls = &calls_; }
+  void TearDown() override { calls = nullptr; }
 
   std::string Path(const std::string& name) const {
     return std::filesystem::canonical(dir_.path()).string() + "/" + name;
