@@ -1,6 +1,7 @@
 #include "espalier/io/object_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,17 @@ absl::Status MakeFolder(const std::string& path) {
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(),
                              absl::StrCat("cannot create ", path));
+}
+
+// Of a copy that is not whole.
+constexpr char kPartial[] = ".partial";
+
+// Whether a process writes it.
+bool IsLocked(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const bool locked = file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0;
+  if (file >= 0) close(file);
+  return locked;
 }
 
 // Keys come from elsewhere: none may lead out of the folder.
@@ -66,7 +78,6 @@ std::string ObjectCache::NameOf(const std::string& bucket,
 
 absl::Status ObjectCache::MakeRoom(const std::string& bucket,
                                    const std::vector<ObjectInfo>& objects) {
-  if (max_bytes_ == 0) return absl::OkStatus();
   std::set<std::string> wanted = in_use_;
   int64_t missing = 0;
   const std::string folder = internal::JoinPath(dir_, "objects");
@@ -76,6 +87,9 @@ absl::Status ObjectCache::MakeRoom(const std::string& bucket,
     const bool there = fs::exists(internal::JoinPath(folder, name), ignored);
     if (wanted.insert(name).second && !there) missing += object.size;
   }
+  done_bytes_ = 0;
+  total_bytes_ = missing;
+  if (max_bytes_ == 0) return absl::OkStatus();
   struct Old {
     fs::file_time_type used;
     std::string name;
@@ -89,9 +103,17 @@ absl::Status ObjectCache::MakeRoom(const std::string& bucket,
     const auto size = static_cast<int64_t>(entry.file_size(gone));
     const auto used = entry.last_write_time(gone);
     if (gone) continue;
-    total += size;
     const std::string name = entry.path().filename().string();
-    if (wanted.count(name) == 0) old.push_back({used, name, size});
+    if (absl::EndsWith(name, kPartial)) {
+      const std::string whole =
+          name.substr(0, name.size() + 1 - sizeof(kPartial));
+      // Counted as missing, or no other's.
+      if (wanted.count(whole) > 0) continue;
+      if (!IsLocked(entry.path().string())) old.push_back({used, name, size});
+    } else if (wanted.count(name) == 0) {
+      old.push_back({used, name, size});
+    }
+    total += size;
   }
   std::sort(old.begin(), old.end(), [](const Old& a, const Old& b) {
     return std::tie(a.used, a.name) < std::tie(b.used, b.name);
@@ -114,6 +136,93 @@ absl::Status ObjectCache::MakeRoom(const std::string& bucket,
   return absl::OkStatus();
 }
 
+absl::Status ObjectCache::CopyTo(const std::string& bucket,
+                                 const ObjectInfo& object,
+                                 const std::string& partial, int file) {
+  struct stat info {};
+  if (fstat(file, &info) != 0) return internal::SystemError("read", partial);
+  // The last piece before a crash may not have reached the disk.
+  const int64_t piece = store_.parallel_bytes();
+  int64_t at =
+      std::max<int64_t>(
+          std::min<int64_t>(info.st_size, object.size) / piece - 1, 0) *
+      piece;
+  if (ftruncate(file, at) != 0) {
+    return internal::SystemError("truncate", partial);
+  }
+  // Space that is taken at once, without the size that tells what is here.
+  if (object.size > 0 &&
+      fallocate(file, FALLOC_FL_KEEP_SIZE, 0, object.size) != 0 &&
+      errno == ENOSPC) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        partial, ": no space for the ", object.size, " bytes of s3://", bucket,
+        "/", object.key, "; name another folder with --cache-dir"));
+  }
+  done_bytes_ += at;
+  std::vector<uint8_t> bytes(static_cast<size_t>(std::min(piece, object.size)));
+  while (at < object.size) {
+    const auto part = absl::MakeSpan(bytes).subspan(
+        0, static_cast<size_t>(std::min(piece, object.size - at)));
+    absl::Status status = store_.ReadInto(bucket, object, at, part);
+    if (!status.ok()) return status;
+    for (size_t done = 0; done < part.size();) {
+      const ssize_t count = pwrite(file, part.data() + done, part.size() - done,
+                                   at + static_cast<int64_t>(done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return internal::SystemError("write", partial);
+      done += static_cast<size_t>(count);
+    }
+    if (fdatasync(file) != 0) return internal::SystemError("write", partial);
+    at += static_cast<int64_t>(part.size());
+    done_bytes_ += static_cast<int64_t>(part.size());
+    if (progress_) progress_(done_bytes_, total_bytes_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ObjectCache::Copy(const std::string& bucket,
+                               const ObjectInfo& object,
+                               const std::string& path) {
+  const std::string partial = absl::StrCat(path, kPartial);
+  int file = -1;
+  struct stat info {};
+  for (bool same = false; !same;) {
+    file = open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) return internal::SystemError("create", partial);
+    // Another process that copies the same is waited for, and may have renamed
+    // the file or removed it.
+    flock(file, LOCK_EX);
+    struct stat named {};
+    same = fstat(file, &info) == 0 && stat(partial.c_str(), &named) == 0 &&
+           named.st_ino == info.st_ino;
+    if (!same) close(file);
+  }
+  absl::Status status;
+  if (stat(path.c_str(), &info) == 0 && info.st_size == object.size) {
+    unlink(partial.c_str());
+  } else {
+    status = CopyTo(bucket, object, partial, file);
+    bool compared = false;
+    if (status.ok()) {
+      status = store_.Compare(bucket, object, partial, &compared);
+    }
+    if (status.ok() && rename(partial.c_str(), path.c_str()) != 0) {
+      status = internal::SystemError("rename", partial);
+    }
+    if (status.ok()) {
+      ++num_fetched_;
+      num_compared_ += compared;
+    }
+  }
+  // What goes on next time stays: not what is of another version or wrong.
+  if (!status.ok() && (!absl::IsUnavailable(status) ||
+                       (fstat(file, &info) == 0 && info.st_size == 0))) {
+    unlink(partial.c_str());
+  }
+  close(file);
+  return status;
+}
+
 absl::StatusOr<std::string> ObjectCache::GetObject(const std::string& bucket,
                                                    const ObjectInfo& object) {
   const std::string name = NameOf(bucket, object);
@@ -126,11 +235,9 @@ absl::StatusOr<std::string> ObjectCache::GetObject(const std::string& bucket,
     ++num_hits_;
     return path;
   }
-  bool compared = false;
-  const absl::Status fetched = store_.Fetch(bucket, object, path, &compared);
-  if (!fetched.ok()) return fetched;
-  ++num_fetched_;
-  num_compared_ += compared;
+  if (absl::Status status = Copy(bucket, object, path); !status.ok()) {
+    return status;
+  }
   return path;
 }
 

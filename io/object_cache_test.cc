@@ -31,6 +31,7 @@ class ObjectCacheTest : public ::testing::Test {
     ObjectStoreConfig config;
     config.endpoint = server_->url();
     config.max_attempts = 1;
+    config.part_bytes = part_bytes_;
     store_ = *ObjectStore::Create(config);
   }
 
@@ -51,6 +52,7 @@ class ObjectCacheTest : public ::testing::Test {
   }
 
   test::TempDir dir_;
+  int64_t part_bytes_ = 1 << 20;
   std::unique_ptr<ObjectServer> server_;
   std::unique_ptr<ObjectStore> store_;
 };
@@ -130,6 +132,50 @@ TEST_F(ObjectCacheTest, KeysCannotLeaveTheFolder) {
     EXPECT_EQ(cache->num_fetched(), 0);
   }
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("x")));
+}
+
+TEST_F(ObjectCacheTest, ACopyThatWasBegunIsGoneOnWith) {
+  part_bytes_ = 100;  // eight at once
+  Connect();
+  std::string bytes;
+  for (int i = 0; i < 5000; ++i) bytes.push_back(static_cast<char>('a' + i % 23));
+  Put("a", bytes);
+  server_->SetFault([](const ObjectServer::Request& request,
+                       ObjectServer::Response* response) {
+    const auto range = request.headers.find("range");
+    response->hang_up = true;
+    return range != request.headers.end() && range->second == "bytes=3400-3499";
+  });
+  EXPECT_THAT(Get(*Cache(), "a"), HasSubstr("given up after 1 attempts"));
+  server_->SetFault(nullptr);
+  const int64_t before = server_->ranged_bytes();
+  const auto cache = Cache(5000);
+  std::vector<int64_t> done;
+  cache->SetProgress([&](int64_t bytes_done, int64_t total) {
+    EXPECT_EQ(total, 5000);
+    done.push_back(bytes_done);
+  });
+  const std::string path = Get(*cache, "a");
+  EXPECT_TRUE(test::ReadFile(path) == bytes) << path;
+  // 3200 were here; of them the last 800 may not have reached the disk.
+  EXPECT_EQ(server_->ranged_bytes() - before, 5000 - 2400);
+  EXPECT_THAT(done, ::testing::ElementsAre(3200, 4000, 4800, 5000));
+  for (const auto& entry :
+       std::filesystem::directory_iterator(dir_.Path("c/objects"))) {
+    EXPECT_EQ(entry.path().extension(), "") << entry.path();
+  }
+}
+
+TEST_F(ObjectCacheTest, WrongBytesAreNoCopy) {
+  const std::string md5 = "\"5eb63bbbe01eeed093cb22bb8f5acdc3\"";
+  server_->Put("a", "hello worlt", md5);
+  EXPECT_THAT(Get(*Cache(), "a"), HasSubstr("checksum"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.Path("c/objects")));
+  server_->Put("a", "hello world", md5);
+  const auto cache = Cache();
+  EXPECT_EQ(test::ReadFile(Get(*cache, "a")), "hello world");
+  EXPECT_THAT(cache->Account(),
+              HasSubstr("1 objects copied, of which 1 agree"));
 }
 
 TEST_F(ObjectCacheTest, FailedFetchLeavesNothing) {

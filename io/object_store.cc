@@ -350,6 +350,25 @@ absl::StatusOr<int64_t> ObjectStore::Impl::PartBytes(const std::string& bucket,
   return even ? first : 0;
 }
 
+int64_t ObjectStore::parallel_bytes() const {
+  return impl_->config.part_bytes * impl_->config.max_parallel;
+}
+
+absl::Status ObjectStore::Compare(const std::string& bucket,
+                                  const ObjectInfo& object,
+                                  const std::string& path, bool* compared) {
+  const auto checksum = Checksum(bucket, object);
+  if (!checksum.ok()) return checksum.status();
+  const auto checked = CheckFile(path, *checksum);
+  if (!checked.ok()) {
+    return absl::Status(checked.status().code(),
+                        absl::StrCat("s3://", bucket, "/", object.key, ": ",
+                                     checked.status().message()));
+  }
+  if (compared != nullptr) *compared = *checked;
+  return absl::OkStatus();
+}
+
 absl::Status ObjectStore::Fetch(const std::string& bucket,
                                 const ObjectInfo& object,
                                 const std::string& path, bool* compared) {
@@ -364,15 +383,8 @@ absl::Status ObjectStore::Fetch(const std::string& bucket,
   }
   absl::Status status = impl_->http.Run(parts);
   if (!status.ok()) return status;
-  const auto checksum = Checksum(bucket, object);
-  if (!checksum.ok()) return checksum.status();
-  const auto checked = CheckFile(file->temporary_path(), *checksum);
-  if (!checked.ok()) {
-    return absl::Status(checked.status().code(),
-                        absl::StrCat("s3://", bucket, "/", object.key, ": ",
-                                     checked.status().message()));
-  }
-  if (compared != nullptr) *compared = *checked;
+  status = Compare(bucket, object, file->temporary_path(), compared);
+  if (!status.ok()) return status;
   return file->Commit();
 }
 

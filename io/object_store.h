@@ -101,6 +101,11 @@ class ObjectStore {
   absl::Status Fetch(const std::string& bucket, const ObjectInfo& object,
                      const std::string& path, bool* compared = nullptr);
 
+  // Compares a file with Checksum, as Fetch does.
+  absl::Status Compare(const std::string& bucket, const ObjectInfo& object,
+                       const std::string& path, bool* compared);
+  // What ReadInto reads at once: as many parts as go in parallel.
+  int64_t parallel_bytes() const;
   // Text that is the same for the same bytes: of the endpoint, the bucket, the
   // key, the size and the ETag. Without an ETag no two are the same.
   std::string IdentityOf(const std::string& bucket,

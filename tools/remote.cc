@@ -82,6 +82,12 @@ absl::Status RemotePaths::Connect() {
   if (!cache.ok()) return cache.status();
   store_ = *std::move(store);
   cache_ = *std::move(cache);
+  cache_->SetProgress([](int64_t done, int64_t total) {
+    std::fprintf(stderr, "\rcopying: %lld of %lld MB%s",
+                 static_cast<long long>(done / 1'000'000),
+                 static_cast<long long>(total / 1'000'000),
+                 done == total ? "\n" : "");
+  });
   return absl::OkStatus();
 }
 
