@@ -35,12 +35,12 @@ ChunkWalk::ChunkWalk(const Inputs& inputs, const Plan& plan, Isa isa,
       isa_(isa),
       head_(head),
       group_(head / (inputs.v.dim(1) / inputs.q.dim(1))),
-      slot_(slot) {}
+      slot_(slot),
+      state_(Floats(plan.state)) {}
 
-void ChunkWalk::ReadState(const float* from, Part to) const {
-  float* state = Floats(to);
+void ChunkWalk::ReadState(const float* from, float* to) const {
   if (from == nullptr) {
-    std::fill_n(state, plan_.width * plan_.v_width, 0.0f);
+    std::fill_n(to, plan_.width * plan_.v_width, 0.0f);
     return;
   }
   const int64_t v_width = inputs_.v.dim(2);
@@ -49,13 +49,13 @@ void ChunkWalk::ReadState(const float* from, Part to) const {
           .chunk = plan_.width,
           .width = v_width,
           .padded = plan_.v_width,
-          .out = state},
+          .out = to},
          isa_);
 }
 
-void ChunkWalk::WriteState(Part from, float* to) const {
+void ChunkWalk::WriteState(const float* from, float* to) const {
   const int64_t v_width = inputs_.v.dim(2);
-  CopyOut({.from = Floats(from),
+  CopyOut({.from = from,
            .num_rows = inputs_.q.dim(2),
            .width = v_width,
            .padded = plan_.v_width,
@@ -64,38 +64,31 @@ void ChunkWalk::WriteState(Part from, float* to) const {
 }
 
 void ChunkWalk::LoadTokens(int64_t begin, int64_t end) {
+  begin_ = begin;
+  num_rows_ = end - begin;
   Load({.q = RowsOf(inputs_.q, group_, begin),
         .k = RowsOf(inputs_.k, group_, begin),
         .g = RowsOf(inputs_.g, head_, begin),
         .head_gate = inputs_.g.ndim == 2,
-        .num_rows = end - begin,
+        .num_rows = num_rows_,
         .chunk = plan_.chunk,
         .width = inputs_.q.dim(2),
         .padded = plan_.width,
         .queries = Floats(plan_.queries),
         .keys = Floats(plan_.keys),
         .decays = Floats(plan_.decays),
-        .rows = Floats(plan_.rows),
+
         .columns = Floats(plan_.columns),
         .tile_decay = Floats(plan_.tile_decay),
         .prefix = Floats(plan_.prefix),
-        .from_start = Floats(plan_.from_start)},
+        .rows = slot_ + plan_.rows.offset,
+        .from_start = slot_ + plan_.from_start.offset},
        isa_);
   const int64_t heads = inputs_.beta.dim(1);
   const float* beta = inputs_.beta.data<const float>() + begin * heads + head_;
   for (int64_t i = 0; i < plan_.chunk; ++i) {
-    Floats(plan_.beta)[i] = i < end - begin ? beta[i * heads] : 0.0f;
+    Floats(plan_.beta)[i] = i < num_rows_ ? beta[i * heads] : 0.0f;
   }
-}
-
-void ChunkWalk::LoadValues(int64_t begin, int64_t end) {
-  CopyIn({.from = RowsOf(inputs_.v, head_, begin),
-          .num_rows = end - begin,
-          .chunk = plan_.chunk,
-          .width = inputs_.v.dim(2),
-          .padded = plan_.v_width,
-          .out = Floats(plan_.values)},
-         isa_);
 }
 
 void ChunkWalk::Fetch(const View& view, int64_t h, int64_t begin, int64_t end) {
@@ -134,8 +127,8 @@ void ChunkWalk::Scores(int64_t kept) {
           isa_);
     if (tile == 0) continue;
     CarryColumns(plan_.columns, tile);
-    products_.PackA(ByRow(rows(tile), plan_.width), 0, 2 * kTileRows, 0,
-                    plan_.width, depth, Words(plan_.a));
+    products_.PackA(ByRow(rows(tile), plan_.width, plan_.operand), 0,
+                    2 * kTileRows, 0, plan_.width, depth, Words(plan_.a));
     products_.PackB(ByRow(Floats(plan_.columns), plan_.width), row, plan_.width,
                     Words(plan_.b));
     products_.Run(Words(plan_.a), {0, kTileRows}, Words(plan_.b), row,
@@ -154,16 +147,23 @@ void ChunkWalk::Solve(int64_t kept, bool outputs) {
          Floats(plan_.kept.inverse, kept), isa_);
   const int64_t num_rows = (outputs ? 2 : 1) * plan_.chunk;
   const int64_t depth = products_.words(plan_.width);
-  products_.PackA(ByRow(Floats(plan_.from_start), plan_.width), 0, num_rows, 0,
-                  plan_.width, depth, Words(plan_.a));
-  products_.PackB(ByColumn(Floats(plan_.state), plan_.v_width), plan_.v_width,
-                  plan_.width, Words(plan_.b));
+  products_.PackA(
+      ByRow(slot_ + plan_.from_start.offset, plan_.width, plan_.operand), 0,
+      num_rows, 0, plan_.width, depth, Words(plan_.a));
+  products_.PackB(ByColumn(state_, plan_.v_width), plan_.v_width, plan_.width,
+                  Words(plan_.b));
   products_.Run(Words(plan_.a), {0, num_rows}, Words(plan_.b), plan_.v_width,
                 {0, plan_.width}, depth, TileStore::kStore, Floats(plan_.reads),
                 plan_.v_width);
-  Residual(Floats(plan_.values), Floats(plan_.reads), Floats(plan_.beta),
-           plan_.chunk, plan_.v_width, Floats(plan_.kept.residual, kept),
-           Floats(plan_.reads), isa_);
+  Residual({.values = RowsOf(inputs_.v, head_, begin_),
+            .num_rows = num_rows_,
+            .chunk = plan_.chunk,
+            .width = inputs_.v.dim(2),
+            .padded = plan_.v_width,
+            .beta = Floats(plan_.beta),
+            .reads = Floats(plan_.reads),
+            .residual = Floats(plan_.kept.residual, kept)},
+           isa_);
   const int64_t chunk_depth = products_.words(plan_.chunk);
   products_.PackA(ByRow(Floats(plan_.kept.inverse, kept), plan_.chunk), 0,
                   plan_.chunk, 0, plan_.chunk, chunk_depth, Words(plan_.a));
@@ -192,14 +192,13 @@ void ChunkWalk::Outputs(int64_t kept) {
   }
 }
 
-void ChunkWalk::Advance() {
-  float* state = Floats(plan_.state);
-  ScaleRows(state, plan_.width, plan_.v_width, total_decay(), isa_);
+void ChunkWalk::Advance(float* to) {
+  ScaleRows(state_, plan_.width, plan_.v_width, total_decay(), to, isa_);
   const int64_t depth = products_.words(plan_.chunk);
   products_.PackA(ByColumn(Floats(plan_.columns), plan_.width), 0, plan_.width,
                   0, plan_.chunk, depth, Words(plan_.a));
   products_.Run(Words(plan_.a), {0, plan_.width}, Words(plan_.b), plan_.v_width,
-                {0, plan_.chunk}, depth, TileStore::kAdd, state, plan_.v_width);
+                {0, plan_.chunk}, depth, TileStore::kAdd, to, plan_.v_width);
 }
 
 }  // namespace espalier::delta_rule

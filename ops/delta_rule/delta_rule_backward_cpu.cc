@@ -29,12 +29,13 @@ class BackwardHead {
 
   void Run() {
     walk_.ReadState(args_.dfinal ? Row(args_.dfinal, document_.index) : nullptr,
-                    plan_.dstate);
+                    Floats(plan_.dstate));
     const int64_t length = document_.end - document_.begin;
     const int64_t num_segments = (length + kSegment - 1) / kSegment;
     for (int64_t s = num_segments - 1; s >= 0; --s) RunSegment(s);
     if (args_.dinitial) {
-      walk_.WriteState(plan_.dstate, Row(args_.dinitial, document_.index));
+      walk_.WriteState(Floats(plan_.dstate),
+                       Row(args_.dinitial, document_.index));
     }
   }
 
@@ -57,13 +58,12 @@ class BackwardHead {
     } else if (args_.initial) {
       state = Row(args_.initial, document_.index);
     }
-    walk_.ReadState(state, plan_.state);
+    walk_.ReadState(state, walk_.Floats(plan_.kept.state, 0));
     for (int64_t c = 0; c < num_chunks; ++c) {
-      std::copy_n(Floats(plan_.state), plan_.width * plan_.v_width,
-                  walk_.Floats(plan_.kept.state, c));
+      walk_.SetState(walk_.Floats(plan_.kept.state, c));
       const bool last = c + 1 == num_chunks;
       Load(begin, end, c, last);
-      walk_.LoadValues(begin_, begin_ + num_rows_);
+
       products_.Forget();
       if (last) {
         walk_.Fetch(args_.dout, walk_.head(), begin_, end);
@@ -74,7 +74,7 @@ class BackwardHead {
         walk_.Fetch(args_.v, walk_.head(), next, next_end);
       }
       walk_.Solve(c, /*outputs=*/false);
-      if (!last) walk_.Advance();
+      if (!last) walk_.Advance(walk_.Floats(plan_.kept.state, c + 1));
     }
     for (int64_t c = num_chunks - 1; c >= 0; --c) {
       if (c + 1 < num_chunks) {  // the last one is there already
@@ -133,10 +133,6 @@ class BackwardHead {
   float* QueryTerms() const {
     return Floats(plan_.terms) + plan_.chunk * plan_.width;
   }
-  // Scale times the gradient of o, in the second half of `moved` and `solved`.
-  float* Douts(Part part) const {
-    return Floats(part) + plan_.chunk * plan_.v_width;
-  }
 
   // solved = X: du = scale N^T do + K_end D, then back through the inverse.
   void Updates(int64_t c) {
@@ -146,12 +142,11 @@ class BackwardHead {
                            .width = args_.v.dim(2),
                            .padded = plan_.v_width,
                            .scale = static_cast<float>(args_.scale),
-                           .out = Douts(plan_.moved)};
+                           .out = Floats(plan_.douts)};
     CopyIn(douts, isa_);
-    std::copy_n(Douts(plan_.moved), plan_.chunk * plan_.v_width,
-                Douts(plan_.solved));
+
     float* du = Floats(plan_.dupdates);
-    Transposed(walk_.Floats(plan_.kept.queries, c), Douts(plan_.moved), du);
+    Transposed(walk_.Floats(plan_.kept.queries, c), Floats(plan_.douts), du);
     const int64_t depth = products_.words(plan_.width);
     products_.PackA(ByRow(Floats(plan_.columns), plan_.width), 0, plan_.chunk,
                     0, plan_.width, depth, a());
@@ -176,11 +171,19 @@ class BackwardHead {
     }
   }
 
+  // Rows of a part, then those of scale do, as A.
+  void PackWithDouts(Part part) {
+    const int64_t depth = products_.words(plan_.v_width);
+    products_.PackA(ByRow(Floats(part), plan_.v_width), 0, plan_.chunk, 0,
+                    plan_.v_width, depth, a());
+    products_.PackA(ByRow(Floats(plan_.douts), plan_.v_width), plan_.chunk,
+                    plan_.chunk, 0, plan_.v_width, depth, a());
+  }
+
   // X u^T and scale do u^T, and what follows for beta and v.
   void ScoresAndBeta(int64_t c) {
     const int64_t depth = products_.words(plan_.v_width);
-    products_.PackA(ByRow(Floats(plan_.solved), plan_.v_width), 0,
-                    2 * plan_.chunk, 0, plan_.v_width, depth, a());
+    PackWithDouts(plan_.solved);
     products_.PackB(ByRow(walk_.Floats(plan_.kept.updates, c), plan_.v_width),
                     plan_.chunk, plan_.v_width, b());
     for (int64_t row = 0; row < plan_.chunk; row += kTileRows) {
@@ -209,8 +212,7 @@ class BackwardHead {
   void StateTerms(int64_t c) {
     const int64_t depth = products_.words(plan_.v_width);
     const float* state = walk_.Floats(plan_.kept.state, c);
-    products_.PackA(ByRow(Floats(plan_.moved), plan_.v_width), 0,
-                    2 * plan_.chunk, 0, plan_.v_width, depth, a());
+    PackWithDouts(plan_.moved);
     products_.PackB(ByRow(state, plan_.v_width), plan_.width, plan_.v_width,
                     b());
     products_.Run(a(), {0, 2 * plan_.chunk}, b(), plan_.width,
@@ -234,12 +236,15 @@ class BackwardHead {
            .total = Floats(plan_.dtotal)},
           isa_);
     ScaleRows(Floats(plan_.dstate), plan_.width, plan_.v_width,
-              walk_.total_decay(), isa_);
+              walk_.total_decay(), Floats(plan_.dstate), isa_);
     const int64_t chunk_depth = products_.words(2 * plan_.chunk);
-    products_.PackA(ByColumn(Floats(plan_.from_start), plan_.width), 0,
-                    plan_.width, 0, 2 * plan_.chunk, chunk_depth, a());
+    products_.PackA(
+        ByColumn(walk_.Floats(plan_.from_start), plan_.width, plan_.operand), 0,
+        plan_.width, 0, 2 * plan_.chunk, chunk_depth, a());
     products_.PackB(ByColumn(Floats(plan_.moved), plan_.v_width), plan_.v_width,
-                    2 * plan_.chunk, b());
+                    0, plan_.chunk, chunk_depth, b());
+    products_.PackB(ByColumn(Floats(plan_.douts), plan_.v_width), plan_.v_width,
+                    plan_.chunk, plan_.chunk, chunk_depth, b());
     products_.Run(a(), {0, plan_.width}, b(), plan_.v_width,
                   {0, 2 * plan_.chunk}, chunk_depth, TileStore::kAdd,
                   Floats(plan_.dstate), plan_.v_width);
@@ -274,8 +279,8 @@ class BackwardHead {
     products_.PackA(
         ByColumn(Floats(plan_.dqueries) + count * plan_.chunk, plan_.chunk), 0,
         count, kTileRows, kTileRows, depth, a());
-    products_.PackB(ByColumn(walk_.rows(tile), plan_.width), plan_.width,
-                    2 * kTileRows, b());
+    products_.PackB(ByColumn(walk_.rows(tile), plan_.width, plan_.operand),
+                    plan_.width, 2 * kTileRows, b());
     products_.Run(a(), {0, count}, b(), plan_.width, {0, 2 * kTileRows}, depth,
                   TileStore::kAdd, Floats(plan_.dcolumns), plan_.width);
   }

@@ -14,7 +14,7 @@ void ForwardCpu(const ForwardArgs& args, const Exec& exec) {
              .scale = static_cast<float>(args.scale),
              .out = RowsTo(args.o, walk.head(), begin)},
             walk.isa());
-    walk.Advance();
+    walk.Advance(walk.state());
   });
 }
 

@@ -40,7 +40,8 @@ HWY_INLINE void StorePart(Vector v, T* p, int64_t count, bool native) {
 
 // One tile of rows, one vector of columns at i.
 template <typename T, bool kHeadGate>
-HWY_INLINE void LoadTile(const LoadArgs& args, int64_t tile, int64_t i) {
+HWY_INLINE void LoadTile(const LoadArgs& args, int64_t tile, int64_t i,
+                         bool native) {
   const F32Tag d;
   const int64_t padded = args.padded;
   const int64_t count = args.width - i;
@@ -68,12 +69,13 @@ HWY_INLINE void LoadTile(const LoadArgs& args, int64_t tile, int64_t i) {
     hn::StoreU(step, d, args.decays + row * padded + i);
     const auto kd = hn::Mul(kv, decay);
     const auto qd = hn::Mul(qv, decay);
-    float* rows = args.rows + (2 * tile * kTileRows + r) * padded + i;
-    hn::StoreU(kd, d, rows);
-    hn::StoreU(qd, d, rows + kTileRows * padded);
-    float* start = args.from_start + row * padded + i;
-    hn::StoreU(hn::Mul(kd, before), d, start);
-    hn::StoreU(hn::Mul(qd, before), d, start + args.chunk * padded);
+    T* rows =
+        static_cast<T*>(args.rows) + (2 * tile * kTileRows + r) * padded + i;
+    StoreF32(d, kd, rows, native);
+    StoreF32(d, qd, rows + kTileRows * padded, native);
+    T* start = static_cast<T*>(args.from_start) + row * padded + i;
+    StoreF32(d, hn::Mul(kd, before), start, native);
+    StoreF32(d, hn::Mul(qd, before), start + args.chunk * padded, native);
   }
   hn::StoreU(decay, d, args.tile_decay + tile * padded + i);
   hn::StoreU(hn::Mul(before, decay), d, args.prefix + (tile + 1) * padded + i);
@@ -88,26 +90,26 @@ HWY_INLINE void LoadTile(const LoadArgs& args, int64_t tile, int64_t i) {
 }
 
 template <typename T, bool kHeadGate>
-void LoadTiles(const LoadArgs& args) {
+void LoadTiles(const LoadArgs& args, bool native) {
   std::fill_n(args.prefix, args.padded, 1.0f);
   for (int64_t tile = 0; tile < args.chunk / kTileRows; ++tile) {
     for (int64_t i = 0; i < args.padded; i += Lanes()) {
-      LoadTile<T, kHeadGate>(args, tile, i);
+      LoadTile<T, kHeadGate>(args, tile, i, native);
     }
   }
 }
 
-void LoadAny(const LoadArgs& args) {
+void LoadAny(const LoadArgs& args, bool native) {
   if (args.q.dtype == kBF16) {
     if (args.head_gate) {
-      LoadTiles<BFloat16, true>(args);
+      LoadTiles<BFloat16, true>(args, native);
     } else {
-      LoadTiles<BFloat16, false>(args);
+      LoadTiles<BFloat16, false>(args, native);
     }
   } else if (args.head_gate) {
-    LoadTiles<float, true>(args);
+    LoadTiles<float, true>(args, native);
   } else {
-    LoadTiles<float, false>(args);
+    LoadTiles<float, false>(args, native);
   }
 }
 
@@ -176,14 +178,13 @@ void ScaleAllColumns(float* rows, int64_t num_rows, int64_t padded,
   }
 }
 
-void ScaleAllRows(float* rows, int64_t num_rows, int64_t padded,
-                  const float* factors) {
+void ScaleAllRows(const float* from, int64_t num_rows, int64_t padded,
+                  const float* factors, float* to) {
   const F32Tag d;
   for (int64_t row = 0; row < num_rows; ++row) {
     const auto factor = hn::Set(d, factors[row]);
-    for (int64_t i = 0; i < padded; i += Lanes()) {
-      float* p = rows + row * padded + i;
-      hn::StoreU(hn::Mul(hn::LoadU(d, p), factor), d, p);
+    for (int64_t i = row * padded; i < (row + 1) * padded; i += Lanes()) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, from + i), factor), d, to + i);
     }
   }
 }
@@ -272,19 +273,30 @@ void InvertAll(const float* key_scores, const float* beta, int64_t chunk,
   }
 }
 
-void ResidualOf(const float* values, const float* reads, const float* beta,
-                int64_t chunk, int64_t v_padded, float* residual,
-                float* right) {
+template <typename T>
+void ResidualRows(const ResidualArgs& args) {
   const F32Tag d;
-  for (int64_t row = 0; row < chunk; ++row) {
-    const auto factor = hn::Set(d, beta[row]);
-    for (int64_t i = 0; i < v_padded; i += Lanes()) {
-      const int64_t at = row * v_padded + i;
-      const auto r =
-          hn::Sub(hn::LoadU(d, values + at), hn::LoadU(d, reads + at));
-      hn::StoreU(r, d, residual + at);
-      hn::StoreU(hn::Mul(factor, r), d, right + at);
+  for (int64_t row = 0; row < args.chunk; ++row) {
+    const T* values =
+        static_cast<const T*>(args.values.data) + row * args.values.stride;
+    const auto beta = hn::Set(d, args.beta[row]);
+    for (int64_t i = 0; i < args.padded; i += Lanes()) {
+      const int64_t at = row * args.padded + i;
+      const auto value = row < args.num_rows
+                             ? LoadPart(values + i, args.width - i)
+                             : hn::Zero(d);
+      const auto r = hn::Sub(value, hn::LoadU(d, args.reads + at));
+      hn::StoreU(r, d, args.residual + at);
+      hn::StoreU(hn::Mul(beta, r), d, args.reads + at);
     }
+  }
+}
+
+void ResidualOf(const ResidualArgs& args) {
+  if (args.values.dtype == kBF16) {
+    ResidualRows<BFloat16>(args);
+  } else {
+    ResidualRows<float>(args);
   }
 }
 
@@ -296,7 +308,7 @@ HWY_AFTER_NAMESPACE();
 namespace espalier::delta_rule {
 
 void Load(const LoadArgs& args, [[maybe_unused]] Isa isa) {
-  ESPALIER_HWY_CALL(isa, LoadAny)(args);
+  ESPALIER_HWY_CALL(isa, LoadAny)(args, isa == Isa::kAvx512Bf16);
 }
 void CopyIn(const CopyInArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, CopyInAny)(args);
@@ -308,9 +320,9 @@ void ScaleColumns(float* rows, int64_t num_rows, int64_t padded,
                   const float* factors, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, ScaleAllColumns)(rows, num_rows, padded, factors);
 }
-void ScaleRows(float* rows, int64_t num_rows, int64_t padded,
-               const float* factors, [[maybe_unused]] Isa isa) {
-  ESPALIER_HWY_CALL(isa, ScaleAllRows)(rows, num_rows, padded, factors);
+void ScaleRows(const float* from, int64_t num_rows, int64_t padded,
+               const float* factors, float* to, [[maybe_unused]] Isa isa) {
+  ESPALIER_HWY_CALL(isa, ScaleAllRows)(from, num_rows, padded, factors, to);
 }
 void Pairs(const PairsArgs& args, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, PairsOfTile)(args);
@@ -319,11 +331,8 @@ void Invert(const float* key_scores, const float* beta, int64_t chunk,
             float* inverse, [[maybe_unused]] Isa isa) {
   ESPALIER_HWY_CALL(isa, InvertAll)(key_scores, beta, chunk, inverse);
 }
-void Residual(const float* values, const float* reads, const float* beta,
-              int64_t chunk, int64_t v_padded, float* residual, float* right,
-              [[maybe_unused]] Isa isa) {
-  ESPALIER_HWY_CALL(isa, ResidualOf)
-  (values, reads, beta, chunk, v_padded, residual, right);
+void Residual(const ResidualArgs& args, [[maybe_unused]] Isa isa) {
+  ESPALIER_HWY_CALL(isa, ResidualOf)(args);
 }
 
 }  // namespace espalier::delta_rule

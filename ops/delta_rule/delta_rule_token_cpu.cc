@@ -67,6 +67,16 @@ struct Token {
 void TokenForward(const ForwardArgs& args, const Exec& exec) {
   const Plan& plan = *args.plan;
   ForwardHeads(args, exec, [&](ChunkWalk& walk, int64_t begin, int64_t end) {
+    // v becomes u in the first half of `reads`; o goes to the second.
+    float* updates = walk.Floats(plan.reads);
+    float* out = updates + plan.chunk * plan.v_width;
+    CopyIn({.from = RowsOf(args.v, walk.head(), begin),
+            .num_rows = end - begin,
+            .chunk = plan.chunk,
+            .width = args.v.dim(2),
+            .padded = plan.v_width,
+            .out = updates},
+           walk.isa());
     for (int64_t i = 0; i < end - begin; ++i) {
       Token{walk.Floats(plan.queries) + i * plan.width,
             walk.Floats(plan.keys) + i * plan.width,
@@ -75,12 +85,12 @@ void TokenForward(const ForwardArgs& args, const Exec& exec) {
             static_cast<float>(args.scale),
             plan.width,
             plan.v_width,
-            walk.Floats(plan.state),
-            walk.Floats(plan.values) + i * plan.v_width,
-            walk.Floats(plan.reads) + i * plan.v_width}
+            walk.state(),
+            updates + i * plan.v_width,
+            out + i * plan.v_width}
           .Run();
     }
-    CopyOut({.from = walk.Floats(plan.reads),
+    CopyOut({.from = out,
              .num_rows = end - begin,
              .width = args.v.dim(2),
              .padded = plan.v_width,

@@ -54,8 +54,9 @@ void ChooseTile(DType dtype, Isa isa, Plan& plan) {
 void LayOutBackward(Plan& plan, Layout& layout) {
   const int64_t c = plan.chunk;
   plan.dstate = layout.Words(plan.width * plan.v_width);
-  plan.solved = layout.Words(2 * c * plan.v_width);
-  plan.moved = layout.Words(2 * c * plan.v_width);
+  plan.douts = layout.Words(c * plan.v_width);
+  plan.solved = layout.Words(c * plan.v_width);
+  plan.moved = layout.Words(c * plan.v_width);
   plan.dupdates = layout.Words(c * plan.v_width);
   plan.dkeys = layout.Words(c * c);
   plan.dqueries = layout.Words(c * c);
@@ -72,6 +73,7 @@ Plan MakePlan(const Sizes& sizes, const std::vector<int32_t>& cu_seqlens,
               int64_t chunk, DType dtype, Isa isa, bool backward) {
   Plan plan;
   ChooseTile(dtype, isa, plan);
+  plan.operand = dtype;
   plan.chunk = chunk;
   plan.segment_chunks = kSegment / chunk;
   plan.width = RoundUp(sizes.width, gemm::kLanes);
@@ -89,7 +91,6 @@ Plan MakePlan(const Sizes& sizes, const std::vector<int32_t>& cu_seqlens,
   plan.prefix = layout.Words((tiles + 1) * plan.width);
   plan.from_start = layout.Words(2 * chunk * plan.width);
   plan.reads = layout.Words(2 * chunk * plan.v_width);
-  plan.values = layout.Words(chunk * plan.v_width);
   plan.beta = layout.Words(chunk);
   // The largest operands: lanes are rows of chunks or the width.
   const int64_t lanes = std::max({2 * chunk, plan.width, plan.v_width});

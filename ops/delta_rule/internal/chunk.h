@@ -31,14 +31,12 @@ class ChunkWalk {
   ChunkWalk(const Inputs& inputs, const Plan& plan, Isa isa, int64_t head,
             char* slot);
 
-  // state = a [K, V] tensor's row, or zeros; and back.
-  void ReadState(const float* from, Part to) const;
-  void WriteState(Part from, float* to) const;
+  // A state in scratch from a [K, V] tensor's row, or zeros; and back.
+  void ReadState(const float* from, float* to) const;
+  void WriteState(const float* from, float* to) const;
 
-  // Queries, keys, decays and beta of the tokens [begin, end), at most a chunk;
-  // and their values.
+  // Queries, keys, decays and beta of the tokens [begin, end), at most a chunk.
   void LoadTokens(int64_t begin, int64_t end);
-  void LoadValues(int64_t begin, int64_t end);
   // Lets the products bring near the rows of one head of a tensor.
   void Fetch(const View& view, int64_t h, int64_t begin, int64_t end);
   // What LoadTokens reads.
@@ -48,8 +46,11 @@ class ChunkWalk {
   void Solve(int64_t kept, bool outputs);
   // After Solve: the second half of `reads` becomes S^T q of every token.
   void Outputs(int64_t kept);
-  // After Solve: moves the state past the chunk.
-  void Advance();
+  // After Solve: `to` is the state after the chunk; may be the state itself.
+  void Advance(float* to);
+  // Where the state lies: the slot's part at first.
+  float* state() const { return state_; }
+  void SetState(float* state) { state_ = state; }
 
   float* Floats(Part part) const {
     return reinterpret_cast<float*>(slot_ + part.offset);
@@ -75,8 +76,9 @@ class ChunkWalk {
     return Floats(plan_.tile_decay) + tile * plan_.width;
   }
   // Keys, then queries, of a tile of rows.
-  float* rows(int64_t tile) const {
-    return Floats(plan_.rows) + 2 * tile * kTileRows * plan_.width;
+  const void* rows(int64_t tile) const {
+    return slot_ + plan_.rows.offset +
+           2 * tile * kTileRows * plan_.width * SizeOf(plan_.operand);
   }
   // Columns of the tiles before tile - 1 are carried from where that begins to
   // where `tile` does.
@@ -92,6 +94,10 @@ class ChunkWalk {
   const int64_t head_;
   const int64_t group_;
   char* const slot_;
+  float* state_;  // [K, V]
+  // Of the chunk.
+  int64_t begin_ = 0;
+  int64_t num_rows_ = 0;
 };
 
 }  // namespace espalier::delta_rule

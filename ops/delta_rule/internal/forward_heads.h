@@ -24,17 +24,17 @@ void ForwardHead(const ForwardArgs& args, const Document& document,
     return view.data<float>() + (index * args.v.dim(1) + head) * state_size;
   };
   walk.ReadState(args.initial ? row(args.initial, document.index) : nullptr,
-                 plan.state);
+                 walk.state());
   int64_t next_state = document.first_state;
   for (int64_t begin = document.begin; begin < document.end;
        begin += plan.chunk) {
     if (args.states && begin > document.begin &&
         (begin - document.begin) % kSegment == 0) {
-      walk.WriteState(plan.state, row(args.states, next_state++));
+      walk.WriteState(walk.state(), row(args.states, next_state++));
     }
     const int64_t end = std::min(begin + plan.chunk, document.end);
     walk.LoadTokens(begin, end);
-    walk.LoadValues(begin, end);
+
     const int64_t next = std::min(end + plan.chunk, document.end);
     walk.products().Forget();
     walk.Fetch(args.o, head, begin, end);
@@ -43,7 +43,7 @@ void ForwardHead(const ForwardArgs& args, const Document& document,
     step(walk, begin, end);
   }
   if (args.final_state) {
-    walk.WriteState(plan.state, row(args.final_state, document.index));
+    walk.WriteState(walk.state(), row(args.final_state, document.index));
   }
 }
 

@@ -55,18 +55,20 @@ struct Plan {
   std::vector<Document> documents;
   int64_t num_states = 0;
 
-  Part state;       // [K, V]
-  Part queries;     // [C, K]
-  Part keys;        // [C, K]
-  Part decays;      // [C, K] exp(g)
+  Part state;    // [K, V]
+  Part queries;  // [C, K]
+  Part keys;     // [C, K]
+  Part decays;   // [C, K] exp(g)
+  // In the inputs' dtype: what is only multiplied is rounded at once.
+  DType operand = kF32;
   Part rows;        // [tiles, 32, K]: keys, then queries, decayed from the
                     // tile's beginning
+  Part from_start;  // [2 C, K]: keys, then queries, decayed from the chunk's
+                    // beginning
   Part columns;     // [C, K]: keys decayed to the beginning of a later tile
   Part tile_decay;  // [tiles, K]
   Part prefix;      // [tiles + 1, K]: decay from the chunk's beginning
-  Part from_start;  // [2 C, K]: keys, then queries, decayed from there
   Part reads;       // [2 C, V]: from_start times the state
-  Part values;      // [C, V]
   Part beta;        // [C]
   Part a, b;        // packed operands
   // What is kept of each chunk of a segment: one chunk in the forward pass.
@@ -81,8 +83,9 @@ struct Plan {
   } kept;
   // Backward only.
   Part dstate;         // [K, V]
-  Part solved;         // [2 C, V]: X, then scale do
-  Part moved;          // [2 C, V]: -beta X, then scale do
+  Part douts;          // [C, V]: scale do
+  Part solved;         // [C, V]: X
+  Part moved;          // [C, V]: -beta X
   Part dupdates;       // [C, V]
   Part dkeys;          // [C, C]
   Part dqueries;       // [C, C]

@@ -9,15 +9,17 @@
 
 namespace espalier::delta_rule {
 
-// An f32 matrix in scratch as an operand: its rows as lanes, or its columns.
-inline gemm::Operand ByRow(const float* data, int64_t stride) {
-  return {data, kF32, stride, 1};
+// A matrix in scratch as an operand: its rows as lanes, or its columns.
+inline gemm::Operand ByRow(const void* data, int64_t stride,
+                           DType dtype = kF32) {
+  return {data, dtype, stride, 1};
 }
-inline gemm::Operand ByColumn(const float* data, int64_t stride) {
-  return {data, kF32, 1, stride};
+inline gemm::Operand ByColumn(const void* data, int64_t stride,
+                              DType dtype = kF32) {
+  return {data, dtype, 1, stride};
 }
 
-// Products of f32 matrices in scratch, all of whose sides are multiples of 16,
+// Products of matrices in scratch, all of whose sides are multiples of 16,
 // through the register tile of a plan. A is packed to panels of panel_lanes, B
 // to panels of 16 columns, both with `depth` words a lane.
 class Products {
@@ -40,11 +42,15 @@ class Products {
   }
   void PackB(const gemm::Operand& operand, int64_t num_lanes, int64_t num_k,
              uint32_t* b) const {
+    PackB(operand, num_lanes, 0, num_k, words(num_k), b);
+  }
+  void PackB(const gemm::Operand& operand, int64_t num_lanes, int64_t k,
+             int64_t num_k, int64_t depth, uint32_t* b) const {
     tile_.pack_b({.operand = operand,
                   .num_lanes = num_lanes,
                   .num_k = num_k,
-                  .out = b,
-                  .out_stride = words(num_k) * gemm::kLanes});
+                  .out = b + words(k) * gemm::kLanes,
+                  .out_stride = depth * gemm::kLanes});
   }
 
   // Rows that later products bring near on the way: a chunk's rows lie pages

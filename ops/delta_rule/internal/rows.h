@@ -34,9 +34,9 @@ struct LoadArgs {
   int64_t chunk = 0;
   int64_t width = 0, padded = 0;
   // As in Plan.
-  float *queries = nullptr, *keys = nullptr, *decays = nullptr, *rows = nullptr,
-        *columns = nullptr, *tile_decay = nullptr, *prefix = nullptr,
-        *from_start = nullptr;
+  float *queries = nullptr, *keys = nullptr, *decays = nullptr,
+        *columns = nullptr, *tile_decay = nullptr, *prefix = nullptr;
+  void *rows = nullptr, *from_start = nullptr;  // of q's dtype
 };
 void Load(const LoadArgs& args, Isa isa);
 
@@ -62,9 +62,9 @@ void CopyOut(const CopyOutArgs& args, Isa isa);
 // Every row of [num_rows, padded] times `factors` [padded].
 void ScaleColumns(float* rows, int64_t num_rows, int64_t padded,
                   const float* factors, Isa isa);
-// Row i of [num_rows, padded] times factors[i].
-void ScaleRows(float* rows, int64_t num_rows, int64_t padded,
-               const float* factors, Isa isa);
+// Row i of [num_rows, padded] times factors[i], from one place to another.
+void ScaleRows(const float* from, int64_t num_rows, int64_t padded,
+               const float* factors, float* to, Isa isa);
 
 // The pairs inside the tile of 16 rows at `row`, the others of its 16 x 16
 // square being 0: M_ij = sum_d k_id k_jd e_ij,d for i > j, N_ij with q_i for
@@ -81,10 +81,14 @@ void Pairs(const PairsArgs& args, Isa isa);
 void Invert(const float* key_scores, const float* beta, int64_t chunk,
             float* inverse, Isa isa);
 
-// residual = values - reads; right = beta * residual, which may be `reads`.
-void Residual(const float* values, const float* reads, const float* beta,
-              int64_t chunk, int64_t v_padded, float* residual, float* right,
-              Isa isa);
+// residual [C, v_padded] = values - reads, and reads becomes beta times that.
+struct ResidualArgs {
+  Source values;
+  int64_t num_rows = 0, chunk = 0, width = 0, padded = 0;
+  const float* beta = nullptr;
+  float *reads = nullptr, *residual = nullptr;
+};
+void Residual(const ResidualArgs& args, Isa isa);
 
 // From X and Z = X u^T to the gradients of M, beta and v: dkeys comes as Z,
 //   dbeta_i = X_i . residual_i - sum_{j<i} M_ij Z_ij
