@@ -6,12 +6,13 @@ file(GLOB fuzz_sources CONFIGURE_DEPENDS
      "${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cc")
 
 # Targets read untrusted bytes through io; a family's config.json is read in
-# model, whose two files for it need nothing else of that room.
+# model, whose files for it need nothing else of that room.
+file(GLOB config_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/model/*config.cc"
+     "${CMAKE_SOURCE_DIR}/model/*/config.cc")
 add_library(espalier_fuzz_support STATIC EXCLUDE_FROM_ALL
   "${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_input.cc"
   "${CMAKE_SOURCE_DIR}/tests/fuzz/tokenizer_check.cc"
-  "${CMAKE_SOURCE_DIR}/model/llama/config.cc"
-  "${CMAKE_SOURCE_DIR}/model/rope_config.cc")
+  ${config_sources})
 espalier_include_root(espalier_fuzz_support tests)
 foreach(root ${ESPALIER_ROOTS_model})
   target_include_directories(espalier_fuzz_support PUBLIC

@@ -15,7 +15,7 @@
 #include "espalier/lora/attach.h"
 #include "espalier/lora/lora_delta.h"
 #include "espalier/lora/peft_files.h"
-#include "espalier/model/llama/model.h"
+#include "espalier/model/registry.h"
 #include "espalier/ops/linear_cross_entropy/linear_cross_entropy.h"
 #include "espalier/runtime/rng.h"
 #include "espalier/tests/support/compare.h"
@@ -45,7 +45,7 @@ std::unique_ptr<CausalLm> TinyModel(DType dtype,
                                     absl::string_view config = kConfig) {
   auto json = JsonObject::Parse(config, "config");
   EXPECT_TRUE(json.ok()) << json.status();
-  auto model = llama::Create(*json);
+  auto model = CreateModel(*json);
   EXPECT_TRUE(model.ok()) << model.status();
   FillAll(**model, dtype, /*trainable=*/false);
   return *std::move(model);

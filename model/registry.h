@@ -3,17 +3,24 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
+#include "espalier/io/json_object.h"
 #include "espalier/model/causal_lm.h"
 
 namespace espalier {
 
-// Builds, without weights, the model that `dir`/config.json describes. Fails,
-// naming the file: NOT_FOUND without one, INVALID_ARGUMENT on a malformed one,
-// on a model_type that no family has, on missing keys and on unknown keys that
-// could change the maths.
+// The model_types that CreateModel builds.
+std::vector<std::string> ModelFamilies();
+
+// Builds, without weights, the model that a config.json describes. Fails
+// INVALID_ARGUMENT, naming the file, on a model_type that no family has, on
+// missing keys and on unknown keys that could change the maths.
+absl::StatusOr<std::unique_ptr<CausalLm>> CreateModel(const JsonObject& json);
+// Of `dir`/config.json: also NOT_FOUND without one, INVALID_ARGUMENT on a
+// malformed one.
 absl::StatusOr<std::unique_ptr<CausalLm>> CreateModel(const std::string& dir);
 
 }  // namespace espalier

@@ -1,43 +1,34 @@
 #include "espalier/model/llama/config.h"
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#include "espalier/io/json_object.h"
+#include "espalier/model/internal/config_test_util.h"
 
 namespace espalier::llama {
 namespace {
 
+using test::Parsed;
+using test::Refusal;
 using ::testing::HasSubstr;
 
-// A config of these members, the last of a name counting.
-absl::StatusOr<Config> Parse(const std::string& key, const std::string& value) {
-  std::vector<std::pair<std::string, std::string>> members = {
-      {"vocab_size", "32"},         {"hidden_size", "8"},
-      {"intermediate_size", "12"},  {"num_hidden_layers", "2"},
-      {"num_attention_heads", "2"}, {"head_dim", "4"}};
-  for (auto& [name, number] : members) {
-    if (name == key) number = value;
-  }
-  std::string text;
-  for (const auto& [name, number] : members) {
-    absl::StrAppend(&text, text.empty() ? "{\"" : ",\"", name, "\":", number);
-  }
-  auto json = JsonObject::Parse(text + "}", "config.json");
-  if (!json.ok()) return json.status();
-  return ParseConfig(*json);
+TEST(LlamaConfigTest, ReadsSizes) {
+  const DecoderConfig config = Parsed(ParseConfig, R"({"pretraining_tp":1})");
+  EXPECT_EQ(config.num_hidden_layers, 4);
+  EXPECT_EQ(config.head_dim, 4);
+  EXPECT_EQ(config.num_key_value_heads, 2);
+  EXPECT_FALSE(config.qkv_bias || config.o_bias || config.mlp_bias ||
+               config.head_norm || config.tie_word_embeddings);
+  EXPECT_THAT(config.windows, ::testing::ElementsAre(0, 0, 0, 0));
 }
 
-TEST(LlamaConfigTest, ReadsSizes) {
-  const auto config = Parse("num_hidden_layers", "3");
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->num_hidden_layers, 3);
-  EXPECT_EQ(config->head_dim, 4);
+TEST(LlamaConfigTest, BiasesAreOfAttentionOrOfTheMlp) {
+  const DecoderConfig attention =
+      Parsed(ParseConfig, R"({"attention_bias":true})");
+  EXPECT_TRUE(attention.qkv_bias && attention.o_bias && !attention.mlp_bias);
+  const DecoderConfig mlp = Parsed(ParseConfig, R"({"mlp_bias":true})");
+  EXPECT_TRUE(!mlp.qkv_bias && !mlp.o_bias && mlp.mlp_bias);
 }
 
 // Modules are built from these numbers before a tensor is looked at.
@@ -46,12 +37,28 @@ TEST(LlamaConfigTest, RefusesNumbersWithoutBound) {
        {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
         "num_attention_heads", "head_dim"}) {
     for (const char* value : {"0", "-1", "1000000000", "9223372036854775806"}) {
-      const auto config = Parse(key, value);
-      EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_THAT(std::string(config.status().message()),
-                  HasSubstr(absl::StrCat("config.json: ", key, " is ", value)));
+      EXPECT_THAT(
+          Refusal(ParseConfig, absl::StrCat("{\"", key, "\":", value, "}")),
+          HasSubstr(absl::StrCat("config.json: ", key, " is ", value)));
     }
   }
+}
+
+TEST(LlamaConfigTest, RefusesWhatItDoesNotCompute) {
+  for (
+      const auto& [change, message] :
+      {std::pair{R"({"attention_dropout":0.1})", "attention_dropout is 0.1"},
+       {R"({"hidden_act":"gelu"})", "hidden_act is \"gelu\""},
+       {R"({"rms_norm_eps":0})", "rms_norm_eps is 0"},
+       {R"({"num_attention_heads":6,"num_key_value_heads":4})",
+        "num_key_value_heads is 4, expected a divisor"},
+       {R"({"sliding_window":9,"logit_scale":2})",
+        "family llama does not know: sliding_window, logit_scale"},
+       {R"({"rope_parameters":{"rope_theta":1e4,"partial_rotary_factor":0.5}})",
+        "rope_parameters.partial_rotary_factor"}}) {
+    EXPECT_THAT(Refusal(ParseConfig, change), HasSubstr(message));
+  }
+  EXPECT_EQ(Refusal(ParseConfig, R"({"attention_dropout":0.0})"), "");
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 #include "espalier/io/json.h"
 #include "espalier/io/json_object.h"
 #include "espalier/model/llama/config.h"
+#include "espalier/model/mistral/config.h"
+#include "espalier/model/qwen2/config.h"
+#include "espalier/model/qwen3/config.h"
 #include "espalier/tests/fuzz/fuzz_input.h"
 
 namespace espalier {
@@ -19,10 +22,13 @@ void RoundTrip(const JsonValue& value) {
 }
 
 void ReadConfig(const JsonValue& value) {
-  const auto llama_json = JsonObject::From(value, "config.json");
-  if (!llama_json.ok()) return;
-  (void)llama::ParseConfig(*llama_json);
-  (void)llama_json->Unused();
+  for (const auto parse : {llama::ParseConfig, mistral::ParseConfig,
+                           qwen2::ParseConfig, qwen3::ParseConfig}) {
+    const auto family = JsonObject::From(value, "config.json");
+    if (!family.ok()) return;
+    (void)parse(*family);
+    (void)family->Unused();
+  }
   const auto json = JsonObject::From(value, "config.json");
   const auto table = FamilyTable::FromConfig(*json);
   if (!table.ok()) return;
