@@ -81,6 +81,7 @@ void ChunkWalk::LoadTokens(int64_t begin, int64_t end) {
         .columns = Floats(plan_.columns),
         .tile_decay = Floats(plan_.tile_decay),
         .prefix = Floats(plan_.prefix),
+        .operand = plan_.operand,
         .rows = slot_ + plan_.rows.offset,
         .from_start = slot_ + plan_.from_start.offset},
        isa_);

@@ -73,7 +73,7 @@ struct DeltaRuleNode final : autograd::Node {
   }
   std::shared_ptr<Plan> MakePlan(int64_t rows, bool backward) const {
     return std::make_shared<Plan>(
-        delta_rule::MakePlan(SizesOf(q, v), *cu_seqlens, rows, q.dtype(),
+        delta_rule::MakePlan(SizesOf(q, v), *cu_seqlens, rows, operand,
                              q.device().context().isa(), backward));
   }
   std::vector<Tensor> Forward(DeltaRuleForm form, bool final_state,
@@ -87,6 +87,7 @@ struct DeltaRuleNode final : autograd::Node {
   CuSeqlens cu_seqlens;
   double scale = 1;
   int64_t chunk = 64;
+  DType operand = kF32;
 };
 
 // {o, final_state}, the latter absent unless asked for; keeps the states.
@@ -232,6 +233,7 @@ DeltaRuleResult DeltaRule(const Variable& q, const Variable& k,
   node->scale = options.scale.value_or(
       1 / std::sqrt(static_cast<double>(node->q.dim(2))));
   node->chunk = options.chunk;
+  node->operand = options.f32_products ? kF32 : node->q.dtype();
   const bool save =
       autograd::AnyNeedsGrad({&q, &k, &v, &g, &beta, &initial_state});
   std::vector<Tensor> results =

@@ -39,7 +39,7 @@ HWY_INLINE void StorePart(Vector v, T* p, int64_t count, bool native) {
 }
 
 // One tile of rows, one vector of columns at i.
-template <typename T, bool kHeadGate>
+template <typename T, typename Operand, bool kHeadGate>
 HWY_INLINE void LoadTile(const LoadArgs& args, int64_t tile, int64_t i,
                          bool native) {
   const F32Tag d;
@@ -69,11 +69,11 @@ HWY_INLINE void LoadTile(const LoadArgs& args, int64_t tile, int64_t i,
     hn::StoreU(step, d, args.decays + row * padded + i);
     const auto kd = hn::Mul(kv, decay);
     const auto qd = hn::Mul(qv, decay);
-    T* rows =
-        static_cast<T*>(args.rows) + (2 * tile * kTileRows + r) * padded + i;
+    Operand* rows = static_cast<Operand*>(args.rows) +
+                    (2 * tile * kTileRows + r) * padded + i;
     StoreF32(d, kd, rows, native);
     StoreF32(d, qd, rows + kTileRows * padded, native);
-    T* start = static_cast<T*>(args.from_start) + row * padded + i;
+    Operand* start = static_cast<Operand*>(args.from_start) + row * padded + i;
     StoreF32(d, hn::Mul(kd, before), start, native);
     StoreF32(d, hn::Mul(qd, before), start + args.chunk * padded, native);
   }
@@ -89,27 +89,32 @@ HWY_INLINE void LoadTile(const LoadArgs& args, int64_t tile, int64_t i,
   }
 }
 
-template <typename T, bool kHeadGate>
+template <typename T, typename Operand, bool kHeadGate>
 void LoadTiles(const LoadArgs& args, bool native) {
   std::fill_n(args.prefix, args.padded, 1.0f);
   for (int64_t tile = 0; tile < args.chunk / kTileRows; ++tile) {
     for (int64_t i = 0; i < args.padded; i += Lanes()) {
-      LoadTile<T, kHeadGate>(args, tile, i, native);
+      LoadTile<T, Operand, kHeadGate>(args, tile, i, native);
     }
   }
 }
 
-void LoadAny(const LoadArgs& args, bool native) {
-  if (args.q.dtype == kBF16) {
-    if (args.head_gate) {
-      LoadTiles<BFloat16, true>(args, native);
-    } else {
-      LoadTiles<BFloat16, false>(args, native);
-    }
-  } else if (args.head_gate) {
-    LoadTiles<float, true>(args, native);
+template <typename T, typename Operand>
+void LoadGated(const LoadArgs& args, bool native) {
+  if (args.head_gate) {
+    LoadTiles<T, Operand, true>(args, native);
   } else {
-    LoadTiles<float, false>(args, native);
+    LoadTiles<T, Operand, false>(args, native);
+  }
+}
+
+void LoadAny(const LoadArgs& args, bool native) {
+  if (args.q.dtype == kF32) {
+    LoadGated<float, float>(args, native);
+  } else if (args.operand == kF32) {
+    LoadGated<BFloat16, float>(args, native);
+  } else {
+    LoadGated<BFloat16, BFloat16>(args, native);
   }
 }
 

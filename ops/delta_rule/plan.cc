@@ -42,8 +42,9 @@ std::vector<Document> DocumentsOf(const std::vector<int32_t>& cu_seqlens,
 }
 
 // The widest register tile whose rows divide a tile of rows.
-void ChooseTile(DType dtype, Isa isa, Plan& plan) {
-  const gemm::Tile& tile = gemm::FindTile(isa, gemm::ComputeFor(dtype, dtype));
+void ChooseTile(DType operand, Isa isa, Plan& plan) {
+  const gemm::Tile& tile =
+      gemm::FindTile(isa, gemm::ComputeFor(operand, operand));
   plan.tile = &tile;
   plan.panel_vectors = std::min(3, tile.max_vectors);
   plan.panel_rows = tile.rows[plan.panel_vectors] >= 8 ? 8 : 4;
@@ -70,10 +71,10 @@ void LayOutBackward(Plan& plan, Layout& layout) {
 }  // namespace
 
 Plan MakePlan(const Sizes& sizes, const std::vector<int32_t>& cu_seqlens,
-              int64_t chunk, DType dtype, Isa isa, bool backward) {
+              int64_t chunk, DType operand, Isa isa, bool backward) {
   Plan plan;
-  ChooseTile(dtype, isa, plan);
-  plan.operand = dtype;
+  ChooseTile(operand, isa, plan);
+  plan.operand = operand;
   plan.chunk = chunk;
   plan.segment_chunks = kSegment / chunk;
   plan.width = RoundUp(sizes.width, gemm::kLanes);

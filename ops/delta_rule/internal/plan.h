@@ -59,7 +59,7 @@ struct Plan {
   Part queries;  // [C, K]
   Part keys;     // [C, K]
   Part decays;   // [C, K] exp(g)
-  // In the inputs' dtype: what is only multiplied is rounded at once.
+  // What is only multiplied is rounded at once, to:
   DType operand = kF32;
   Part rows;        // [tiles, 32, K]: keys, then queries, decayed from the
                     // tile's beginning
@@ -97,9 +97,9 @@ struct Plan {
   int64_t slot_bytes = 0;
 };
 
-// chunk: 16, 32 or 64.
+// chunk: 16, 32 or 64; operand: of the products, f32 or bf16.
 Plan MakePlan(const Sizes& sizes, const std::vector<int32_t>& cu_seqlens,
-              int64_t chunk, DType dtype, Isa isa, bool backward);
+              int64_t chunk, DType operand, Isa isa, bool backward);
 
 }  // namespace espalier::delta_rule
 

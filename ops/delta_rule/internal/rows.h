@@ -36,7 +36,8 @@ struct LoadArgs {
   // As in Plan.
   float *queries = nullptr, *keys = nullptr, *decays = nullptr,
         *columns = nullptr, *tile_decay = nullptr, *prefix = nullptr;
-  void *rows = nullptr, *from_start = nullptr;  // of q's dtype
+  DType operand = kF32;  // of the two:
+  void *rows = nullptr, *from_start = nullptr;
 };
 void Load(const LoadArgs& args, Isa isa);
 
