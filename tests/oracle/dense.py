@@ -4,7 +4,7 @@ awkward sizes and what Hugging Face transformers computes from it in float64.
 
   python3 tests/oracle/dense.py tests/fixtures [family ...]
 
-Needs torch, transformers, safetensors. The model is the one that transformers
+Needs torch, transformers, peft, safetensors. The model is the one that transformers
 loads from the folder, so config.json and names are checked as well. It computes
 norms, softmax and rotary angles in float32 whatever its dtype is; here these are
 float64 too. Two documents are run apart and concatenated, which is what packing
@@ -13,12 +13,16 @@ must equal. Losses are summed over the labels of both documents.
 golden.safetensors also has how far transformers in bfloat16 is from that over
 eight other pairs of documents (bf16.ids, bf16.labels), as relative 2-norms over
 all together: bf16.logits, and bf16.gradients of all parameters.
+
+peft_all_linear.txt has the name and shape of every tensor that PEFT saves for
+rank 3 on "all-linear".
 """
 import contextlib
 import json
 import os
 import sys
 
+import peft
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -178,18 +182,29 @@ def compare_bfloat16(config, exact, near):
     }
 
 
+def write_adapter_names(model, path):
+    adapted = peft.get_peft_model(model, peft.LoraConfig(
+        r=3, target_modules="all-linear", task_type="CAUSAL_LM"))
+    state = peft.get_peft_model_state_dict(adapted)
+    with open(path, "w") as f:
+        for name in sorted(state):
+            f.write(" ".join([name, *map(str, state[name].shape)]) + "\n")
+
+
 def write(family, root):
     config = FAMILIES[family]
     out = os.path.join(root, family)
     os.makedirs(out, exist_ok=True)
     torch.manual_seed(20260)
-    meta = {"generator": "tests/oracle/dense.py", "torch": torch.__version__,
-            "transformers": transformers.__version__, "format": "pt"}
+    # One member each: safetensors writes several in any order.
+    meta = {"generator": f"tests/oracle/dense.py, torch {torch.__version__}, "
+                         f"transformers {transformers.__version__}"}
     weights = random_weights(config)
     stored = config.get("dtype", config.get("torch_dtype"))
     save_file({name: w.to(getattr(torch, stored)).contiguous()
                for name, w in weights.items()},
-              os.path.join(out, "model.safetensors"), metadata=meta)
+              os.path.join(out, "model.safetensors"),
+              metadata={"format": "pt"})
     with open(os.path.join(out, "config.json"), "w") as f:
         json.dump(config, f, indent=1, sort_keys=True)
         f.write("\n")
@@ -210,6 +225,7 @@ def write(family, root):
         golden["grad." + name] = grad.float().contiguous()
     golden |= compare_bfloat16(config, exact, load(out, torch.bfloat16))
     save_file(golden, os.path.join(out, "golden.safetensors"), metadata=meta)
+    write_adapter_names(exact, os.path.join(out, "peft_all_linear.txt"))
     print(f"{family}: loss {loss.item():.6f}, {len(grads)} parameters, bf16 is "
           f"{golden['bf16.logits'].item():.2e} off in the logits and "
           f"{golden['bf16.gradients'].item():.2e} in the gradients")
