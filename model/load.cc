@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,8 @@ namespace espalier {
 namespace {
 
 constexpr size_t kMaxNamesShown = 8;
+constexpr absl::string_view kHead = "lm_head.weight";
+constexpr absl::string_view kFrequencies = ".rotary_emb.inv_freq";
 
 std::string Shorten(const std::vector<std::string>& names) {
   const std::vector<std::string> shown(
@@ -25,14 +28,15 @@ std::string Shorten(const std::vector<std::string>& names) {
                       names.size() > kMaxNamesShown ? ", ..." : "");
 }
 
-absl::Status LoadOne(Parameter& parameter, bool is_head,
+// `name` is the parameter's, or that of the head tied to it.
+absl::Status LoadOne(Parameter& parameter, absl::string_view name, bool is_head,
                      CheckpointReader& checkpoint, Device& device, DType dtype,
                      LoadReport& report) {
-  auto tensor = checkpoint.Take(device, parameter.name(), parameter.shape());
+  auto tensor = checkpoint.Take(device, name, parameter.shape());
   if (!tensor.ok()) return tensor.status();
   if (!IsFloat(tensor->dtype())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(parameter.name(), ": dtype ", ToString(tensor->dtype()),
+        absl::StrCat(name, ": dtype ", ToString(tensor->dtype()),
                      ", expected f32, bf16 or f16 (", checkpoint.dir(), ")"));
   }
   ++report.num_loaded;
@@ -63,19 +67,24 @@ absl::StatusOr<LoadReport> LoadWeights(CausalLm& model,
   absl::Status status;
   const Parameter* head = &model.head();
   if (model.tied_head()) {
-    const auto tied = CheckTiedWeights(checkpoint, head->name(),
-                                       "lm_head.weight", /*tied=*/true);
+    const auto tied =
+        CheckTiedWeights(checkpoint, head->name(), kHead, /*tied=*/true);
     if (!tied.ok()) return tied.status();
   }
   model.ForEachParameter([&](Parameter& parameter) {
-    if (status.ok()) {
-      status = LoadOne(parameter, &parameter == head, checkpoint, device, dtype,
-                       report);
-    }
+    if (!status.ok()) return;
+    const bool is_head = &parameter == head;
+    const bool by_head =
+        is_head && model.tied_head() && !checkpoint.Contains(parameter.name());
+    status = LoadOne(parameter, by_head ? kHead : parameter.name(), is_head,
+                     checkpoint, device, dtype, report);
   });
   if (!status.ok()) return status;
-  if (model.tied_head() && checkpoint.MarkConsumed("lm_head.weight")) {
-    ++report.num_tied;
+  if (model.tied_head() && checkpoint.MarkConsumed(kHead)) ++report.num_tied;
+  for (const std::string& name : checkpoint.Unused()) {
+    if (absl::EndsWith(name, kFrequencies)) {
+      report.num_frequencies += checkpoint.MarkConsumed(name) ? 1 : 0;
+    }
   }
   const std::vector<std::string> unused = checkpoint.Unused();
   if (!unused.empty()) {
@@ -88,10 +97,15 @@ absl::StatusOr<LoadReport> LoadWeights(CausalLm& model,
 
 std::string ToString(const LoadReport& report) {
   constexpr double kMiB = 1024.0 * 1024.0;
-  return absl::StrFormat(
+  std::string line = absl::StrFormat(
       "%d tensors: %.1f MiB in place, %.1f MiB converted, %d tied",
       report.num_loaded, report.mapped_bytes / kMiB,
       report.converted_bytes / kMiB, report.num_tied);
+  if (report.num_frequencies > 0) {
+    absl::StrAppend(&line, ", ", report.num_frequencies,
+                    " of rotary frequencies passed over");
+  }
+  return line;
 }
 
 }  // namespace espalier
