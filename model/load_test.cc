@@ -14,7 +14,6 @@
 #include "espalier/io/safetensors_reader.h"
 #include "espalier/io/safetensors_writer.h"
 #include "espalier/model/registry.h"
-#include "espalier/tests/support/compare.h"
 #include "espalier/tests/support/env.h"
 
 namespace espalier {
