@@ -37,12 +37,13 @@ void WithGating(const Args& args, const Function& function) {
 }
 
 template <Gating kGating, class Access, typename T>
-HWY_INLINE Vector GateAt(const Access& io, const T* gate, Vector& slope) {
+HWY_INLINE Vector GateAt(const Access& io, const T* gate, int64_t h,
+                         Vector& slope) {
   const F32Tag d;
   if constexpr (kGating == Gating::kSilu) {
-    return Activate<Activation::kSilu, T>(d, io.Load(d, gate), slope);
+    return Activate<Activation::kSilu, T>(d, io.Load(d, gate + h), slope);
   } else if constexpr (kGating == Gating::kSigmoid) {
-    const auto s = SigmoidFor<T>(d, io.Load(d, gate));
+    const auto s = SigmoidFor<T>(d, io.Load(d, gate + h));
     slope = hn::Mul(s, hn::Sub(hn::Set(d, 1.0f), s));
     return s;
   } else {
@@ -101,7 +102,8 @@ void ForwardRows(const ForwardArgs& args, const Exec& exec) {
       [&](int64_t t, auto access) {
         const F32Tag d;
         const T* x = args.x.data<const T>() + t * width;
-        const T* gate = args.gate.data<const T>() + t * width;
+        const T* gate =
+            args.gate ? args.gate.data<const T>() + t * width : nullptr;
         T* y = args.y.data<T>() + t * width;
         const float sum = SumOf<T, W>(width, [&](int64_t h, auto io) {
           if constexpr (sizeof(T) == 4) FetchHalf(x + width + h / 2);
@@ -122,7 +124,7 @@ void ForwardRows(const ForwardArgs& args, const Exec& exec) {
           auto v = hn::Mul(hn::Mul(io.Load(d, x + h), hn::Set(d, rstd)), w);
           if constexpr (kGating != Gating::kNone) {
             auto slope = hn::Zero(d);
-            v = hn::Mul(v, GateAt<kGating>(io, gate + h, slope));
+            v = hn::Mul(v, GateAt<kGating>(io, gate, h, slope));
           }
           io.Store(d, v, y + h);
         });
@@ -146,7 +148,7 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
   const int64_t width = args.x.dim(-1);
   const T* x = args.x.data<const T>() + t * width;
   const T* dy = args.dy.data<const T>() + t * width;
-  const T* gate = args.gate.data<const T>() + t * width;
+  const T* gate = args.gate ? args.gate.data<const T>() + t * width : nullptr;
   const W* weight = args.weight.data<const W>();
   T* dgate = args.dgate ? args.dgate.data<T>() + t * width : nullptr;
   const auto rstd = hn::Set(d, args.rstd.data<const float>()[t]);
@@ -154,7 +156,7 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
   const auto dot_term = [&](int64_t h, auto io) {
     auto slope = hn::Zero(d);
     const auto g = io.Load(d, dy + h);
-    const auto a = GateAt<kGating>(io, gate + h, slope);
+    const auto a = GateAt<kGating>(io, gate, h, slope);
     const auto w = hn::Add(io.Load(d, weight + h), offset);
     const auto xv = io.Load(d, x + h);
     if (sums != nullptr) {
@@ -180,7 +182,7 @@ void BackwardRow(const BackwardArgs& args, int64_t t, float* sums,
     auto slope = hn::Zero(d);
     const auto w = hn::Add(io.Load(d, weight + h), offset);
     const auto g =
-        hn::Mul(io.Load(d, dy + h), GateAt<kGating>(io, gate + h, slope));
+        hn::Mul(io.Load(d, dy + h), GateAt<kGating>(io, gate, h, slope));
     const auto norm = hn::Mul(io.Load(d, x + h), scale);
     io.Store(d, hn::MulSub(hn::Mul(g, w), rstd, norm), dx + h);
   });
