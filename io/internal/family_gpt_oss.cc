@@ -5,7 +5,6 @@ namespace espalier {
 namespace {
 
 using R = TensorRole;
-constexpr SafetensorsDType kBF = SafetensorsDType::kBF16;
 
 constexpr FamilyRow kRows[] = {
     {"@layers.{all}.self_attn.q_proj.weight", "N*D,H", R::kAttention, "0/D"},

@@ -24,7 +24,7 @@ constexpr int64_t kRecordLetters = 100;
 
 // Above what the process has before it opens the data; 1 byte a record is
 // positions, 16 if each had its own.
-constexpr int64_t kMaxBytes = int64_t{16} << 20;
+[[maybe_unused]] constexpr int64_t kMaxBytes = int64_t{16} << 20;
 
 int64_t WriteRecords(const std::string& path) {
   std::ofstream file(path, std::ios::binary);

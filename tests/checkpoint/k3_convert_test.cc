@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // What convert promises, whatever the model's size.
-constexpr int64_t kMaxBytes = int64_t{256} << 20;
+[[maybe_unused]] constexpr int64_t kMaxBytes = int64_t{256} << 20;
 
 void ExpectBounded(const char* what, int64_t peak) {
 #if !defined(ESPALIER_ASAN) && !defined(ESPALIER_TSAN)
