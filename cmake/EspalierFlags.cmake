@@ -62,6 +62,15 @@ if(ESPALIER_SANITIZE)
   endif()
 endif()
 
+# Unrolled tiles of thousands of accesses: clang takes 15 s, not 92, for one
+# where the address check is a call and pointers are checked by it alone.
+set(ESPALIER_TILE_FLAGS)
+if(ESPALIER_SANITIZE MATCHES "address" AND
+   CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(ESPALIER_TILE_FLAGS -fno-sanitize=null,alignment,pointer-overflow
+    -mllvm -asan-instrumentation-with-call-threshold=100)
+endif()
+
 if(ESPALIER_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "ESPALIER_FUZZ needs clang: cmake --preset fuzz")

@@ -42,16 +42,18 @@ function(espalier_isa_sources list_name)
     list(FILTER sources EXCLUDE REGEX "_(neon|armbf16)\\.cc$")
   endif()
   foreach(source ${sources})
+    set(flags)
     if(source MATCHES "_avx512bf16\\.cc$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "${ESPALIER_AVX512BF16_FLAGS}")
+      set(flags ${ESPALIER_AVX512BF16_FLAGS})
     elseif(source MATCHES "_avx512\\.cc$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "${ESPALIER_AVX512_FLAGS}")
+      set(flags ${ESPALIER_AVX512_FLAGS})
     elseif(source MATCHES "_armbf16\\.cc$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "${ESPALIER_ARMBF16_FLAGS}")
+      set(flags ${ESPALIER_ARMBF16_FLAGS})
     endif()
+    if(source MATCHES "_(avx2|avx512|avx512bf16)\\.cc$")
+      list(APPEND flags ${ESPALIER_TILE_FLAGS})
+    endif()
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
   endforeach()
   set(${list_name} ${sources} PARENT_SCOPE)
 endfunction()
@@ -103,6 +105,9 @@ function(espalier_test source)
   add_executable(${target} ${source})
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} espalier_flags
     GTest::gmock GTest::gtest GTest::gtest_main)
+  # A test's own text runs once or twice; half the time to build it is its
+  # optimizer.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   # Where fixtures are, and the shared data folder beside the repository; tests
   # skip, with the reason, what needs the latter when it is absent.
   target_compile_definitions(${target} PRIVATE
