@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 
 #include "espalier/runtime/check.h"
+#include "espalier/runtime/guard.h"
 #include "espalier/runtime/mutex.h"
 
 namespace espalier {
@@ -43,10 +45,12 @@ class Rendezvous {
     posts_[static_cast<size_t>(rank)] = std::move(post);
     Meet(rank);
     CheckAgreement(rank);
+    ++num_inside_;
   }
 
   void Leave(int rank) {
     const MutexLock lock(mutex_);
+    GoOut();
     CheckAlive();
     Meet(rank);
     posts_[static_cast<size_t>(rank)].tensor = Tensor();
@@ -55,6 +59,13 @@ class Rendezvous {
   // Between Arrive and Leave.
   const Contribution& Of(int rank) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return posts_[static_cast<size_t>(rank)];
+  }
+
+  // In place of Leave.
+  void GiveUp(const absl::Status& reason) {
+    const MutexLock lock(mutex_);
+    GoOut();
+    if (dead_.ok()) Kill(reason);
   }
 
   void Abort(const absl::Status& reason) {
@@ -69,7 +80,20 @@ class Rendezvous {
 
   void Kill(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     dead_ = status;
+    DropPosts();
     changed_.NotifyAll();
+  }
+
+  void GoOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    --num_inside_;
+    DropPosts();
+  }
+
+  // A dead group keeps no tensor that nobody reads: their contexts may go
+  // before it does.
+  void DropPosts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (dead_.ok() || num_inside_ > 0) return;
+    for (Contribution& post : posts_) post.tensor = Tensor();
   }
 
   void Meet(int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -125,6 +149,7 @@ class Rendezvous {
   std::vector<Contribution> posts_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> arrived_ ABSL_GUARDED_BY(mutex_);
   int num_arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_inside_ ABSL_GUARDED_BY(mutex_) = 0;  // ranks that may read posts
   uint64_t meeting_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status dead_ ABSL_GUARDED_BY(mutex_);
 };
@@ -180,15 +205,18 @@ class LocalCommunicator final : public Communicator {
 
   void Barrier() override {
     meeting_->Arrive(rank_, {"barrier", "barrier", Tensor(), {}});
-    meeting_->Leave(rank_);
+    Finish([] {});
   }
 
   void AllReduceSum(const Tensor& x) override {
     Check(x);
     Post("all_reduce", ToString(x), x);
-    const Tensor sum = EmptyLike(x);
-    SumInto(Sources(), x.dtype(), 0, x.num_elements(), sum.view().pointer);
-    meeting_->Leave(rank_);
+    Tensor sum;
+    Finish([&] {
+      CheckWritable(x);
+      sum = EmptyLike(x);
+      SumInto(Sources(), x.dtype(), 0, x.num_elements(), sum.view().pointer);
+    });
     x.CopyFrom(sum);
   }
 
@@ -196,25 +224,27 @@ class LocalCommunicator final : public Communicator {
     Check(x);
     ESPALIER_CHECK(root >= 0 && root < size(), "root is ", root);
     Post("broadcast", absl::StrCat(ToString(x), " from ", root), x);
-    if (rank_ != root) x.CopyFrom(meeting_->Of(root).tensor);
-    meeting_->Leave(rank_);
+    Finish([&] {
+      if (rank_ != root) x.CopyFrom(meeting_->Of(root).tensor);
+    });
   }
 
   Tensor AllGather(const Tensor& x) override {
     Check(x);
     ESPALIER_CHECK(x.ndim() >= 1, "x is ", ToString(x));
     Post("all_gather", absl::StrCat(ToString(x.dtype()), RowShape(x)), x);
-    int64_t rows = 0;
-    for (int r = 0; r < size(); ++r) rows += meeting_->Of(r).tensor.dim(0);
-    Tensor all =
-        Tensor::Empty(x.device(), x.shape().WithDim(0, rows), x.dtype());
-    auto* to = static_cast<char*>(all.view().pointer);
-    for (int r = 0; r < size(); ++r) {
-      const Tensor& part = meeting_->Of(r).tensor;
-      Copy(to, part.view().pointer, part.num_bytes());
-      to += part.num_bytes();
-    }
-    meeting_->Leave(rank_);
+    Tensor all;
+    Finish([&] {
+      int64_t rows = 0;
+      for (int r = 0; r < size(); ++r) rows += meeting_->Of(r).tensor.dim(0);
+      all = Tensor::Empty(x.device(), x.shape().WithDim(0, rows), x.dtype());
+      auto* to = static_cast<char*>(all.view().pointer);
+      for (int r = 0; r < size(); ++r) {
+        const Tensor& part = meeting_->Of(r).tensor;
+        Copy(to, part.view().pointer, part.num_bytes());
+        to += part.num_bytes();
+      }
+    });
     return all;
   }
 
@@ -223,11 +253,13 @@ class LocalCommunicator final : public Communicator {
     ESPALIER_CHECK(x.ndim() >= 1 && x.dim(0) % size() == 0, "x is ",
                    ToString(x), " for ", size(), " ranks");
     Post("reduce_scatter", ToString(x), x);
-    Tensor part = Tensor::Empty(
-        x.device(), x.shape().WithDim(0, x.dim(0) / size()), x.dtype());
-    SumInto(Sources(), x.dtype(), rank_ * part.num_elements(),
-            part.num_elements(), part.view().pointer);
-    meeting_->Leave(rank_);
+    Tensor part;
+    Finish([&] {
+      part = Tensor::Empty(x.device(), x.shape().WithDim(0, x.dim(0) / size()),
+                           x.dtype());
+      SumInto(Sources(), x.dtype(), rank_ * part.num_elements(),
+              part.num_elements(), part.view().pointer);
+    });
     return part;
   }
 
@@ -248,28 +280,49 @@ class LocalCommunicator final : public Communicator {
     Post("all_to_all", absl::StrCat(ToString(x.dtype()), RowShape(x)), x,
          {send_rows.begin(), send_rows.end()});
     receive_rows.clear();
-    int64_t received = 0;
-    for (int r = 0; r < size(); ++r) {
-      receive_rows.push_back(meeting_->Of(r).rows[static_cast<size_t>(rank_)]);
-      received += receive_rows.back();
-    }
-    Tensor result =
-        Tensor::Empty(x.device(), x.shape().WithDim(0, received), x.dtype());
-    auto* to = static_cast<char*>(result.view().pointer);
-    for (int r = 0; r < size(); ++r) to = Receive(r, RowBytes(x), to);
-    meeting_->Leave(rank_);
+    Tensor result;
+    Finish([&] {
+      int64_t received = 0;
+      for (int r = 0; r < size(); ++r) {
+        receive_rows.push_back(
+            meeting_->Of(r).rows[static_cast<size_t>(rank_)]);
+        received += receive_rows.back();
+      }
+      result =
+          Tensor::Empty(x.device(), x.shape().WithDim(0, received), x.dtype());
+      auto* to = static_cast<char*>(result.view().pointer);
+      for (int r = 0; r < size(); ++r) to = Receive(r, RowBytes(x), to);
+    });
     return result;
   }
 
   void Abort(const absl::Status& reason) override {
-    meeting_->Abort(absl::AbortedError(
-        absl::StrCat("rank ", rank_, " gave up: ", reason.message())));
+    meeting_->Abort(GaveUp(reason));
   }
 
  private:
   static void Check(const Tensor& x) {
     ESPALIER_CHECK(x.is_contiguous() && x.device().host_addressable(),
                    "collective on ", ToString(x));
+  }
+
+  static void CheckWritable(const Tensor& x) {
+    ESPALIER_CHECK(!x.read_only(), "sum into read-only ", ToString(x));
+  }
+
+  absl::Status GaveUp(const absl::Status& reason) const {
+    return absl::AbortedError(
+        absl::StrCat("rank ", rank_, " gave up: ", reason.message()));
+  }
+
+  // This rank's part of a collective that it has posted to, and the end of it.
+  // Where the part fails the peers must not take this rank's next call for its
+  // end of this one.
+  void Finish(absl::FunctionRef<void()> part) {
+    const absl::Status status = internal::Guard(part);
+    if (status.ok()) return meeting_->Leave(rank_);
+    meeting_->GiveUp(GaveUp(status));
+    internal::Fail(status);
   }
 
   void Post(const char* name, const std::string& what, const Tensor& x,

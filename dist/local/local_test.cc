@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+#include "espalier/runtime/context.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/compare.h"
 #include "espalier/tests/support/env.h"
@@ -146,6 +147,46 @@ TEST(LocalFaultTest, AMissingRankIsNamedAndTheGroupStaysDead) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(status.message(), HasSubstr("for rank 1"));
   }
+}
+
+// A rank that runs short in the middle of a collective ends the group: tried
+// again, it would meet its peers at the end of the first try.
+TEST(LocalFaultTest, FailureInsideACollectiveEndsTheGroup) {
+  constexpr int64_t kBytes = int64_t{1} << 20;
+  auto group = MakeLocalGroup(2, absl::Seconds(60));
+  std::vector<absl::Status> statuses[2];
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      ContextOptions options;
+      options.num_threads = 1;
+      // Room for one tensor, not for the sum beside it.
+      if (rank == 0) options.memory_budget_bytes = kBytes * 3 / 2;
+      auto context = *Context::Create(options);
+      const Tensor x = Tensor::Zeros(context->cpu(), {kBytes / 4}, kF32);
+      for (int i = 0; i < 2; ++i) {
+        statuses[rank].push_back(
+            internal::Guard([&] { group[rank]->AllReduceSum(x); }));
+      }
+      EXPECT_EQ(x.use_count(), 1);  // the context may go before the group
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(statuses[0][0].code(), absl::StatusCode::kResourceExhausted);
+  for (const absl::Status& status :
+       {statuses[0][1], statuses[1][0], statuses[1][1]}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(status.message(), HasSubstr("rank 0 gave up: out of memory"));
+  }
+}
+
+TEST(LocalFaultTest, ADeadGroupKeepsNoTensors) {
+  auto context = *Context::Create({.num_threads = 1});
+  const Tensor x = Tensor::Zeros(context->cpu(), {3}, kF32);
+  auto group = MakeLocalGroup(2, absl::Milliseconds(1));
+  EXPECT_EQ(internal::Guard([&] { group[0]->AllReduceSum(x); }).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(x.use_count(), 1);
 }
 
 TEST(LocalFaultTest, AbortReachesWaitingPeersWithTheReason) {
