@@ -58,11 +58,11 @@ constexpr Kernel<CopyArgs> kCopy[] = {
     {kCpu, kF16, CopyKernel<Float16>},
 };
 
+}  // namespace
+
 bool IsExclusive(const Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage_kind() == StorageKind::kHeap;
 }
-
-}  // namespace
 
 void Accumulate(Tensor& sum, Tensor term) {
   if (!sum) {

@@ -41,6 +41,10 @@ class Frontier {
           static_cast<size_t>(internal::NodeAccess::NumOutputs(*edge.node)));
       order_.push(sequence);
     }
+    // Each context counts its own nodes.
+    ESPALIER_CHECK(it->second.node == edge.node, edge.node->name(), " and ",
+                   it->second.node->name(),
+                   " are nodes of two contexts; walk their graphs one by one");
     internal::Accumulate(it->second.dy[static_cast<size_t>(edge.output)],
                          std::move(gradient));
   }
@@ -56,8 +60,13 @@ class Frontier {
     return pending;
   }
 
-  // Hands the totals of this walk to the leaves.
+  // Hands the totals of this walk to the leaves: to all or, where there is no
+  // memory for a gradient that someone else holds too, to none.
   void FinishLeaves() {
+    for (const LeafTotal& total : leaves_) {
+      Tensor& grad = total.leaf->grad;
+      if (grad && !internal::IsExclusive(grad)) grad = internal::Own(grad);
+    }
     for (LeafTotal& total : leaves_) {
       internal::Accumulate(total.leaf->grad, std::move(total.sum));
     }

@@ -26,7 +26,7 @@ void Backward(const Variable& root, const Tensor& cotangent = Tensor());
 
 // The same for several roots of one graph, in one walk; their cotangents are
 // summed in the order given where roots coincide. Roots that need no gradient
-// are skipped.
+// are skipped. Fails INTERNAL where nodes of two contexts meet.
 void Backward(absl::Span<const Variable> roots,
               absl::Span<const Tensor> cotangents);
 

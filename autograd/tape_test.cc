@@ -10,6 +10,7 @@
 #include "espalier/autograd/backward.h"
 #include "espalier/autograd/mode.h"
 #include "espalier/autograd/node.h"
+#include "espalier/runtime/context.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/op_check.h"
 #include "espalier/tests/support/tiny_ops.h"
@@ -185,6 +186,50 @@ TEST(TapeTest, SeveralRootsInOneWalk) {
   EXPECT_THAT(GradOf(x),
               ElementsAre(::testing::DoubleEq(2 * (3 + std::cos(1)) + 5),
                           ::testing::DoubleEq(4 * (3 + std::cos(4)) + 7)));
+}
+
+// Each context numbers its own nodes, so two graphs cannot share a walk.
+TEST(TapeTest, RootsOfTwoContextsAreRefused) {
+  auto a = *Context::Create({.num_threads = 1});
+  auto b = *Context::Create({.num_threads = 1});
+  const std::vector<double> one{1};
+  const auto fan = [&](Context& context) {
+    return TinyFan(
+        Variable(Tensor::FromHost<double>(context.cpu(), {1}, one), true));
+  };
+  const std::vector<Variable> of_a = fan(*a), of_b = fan(*b);
+  const absl::Status status = internal::Guard([&] {
+    autograd::Backward({of_a[0], of_b[1]}, {Tensor(), Tensor()});
+  });
+  EXPECT_THAT(status.message(), HasSubstr("nodes of two contexts"));
+}
+
+// A leaf whose gradient someone else holds gets a new one; where there is no
+// memory for it, no leaf has changed.
+TEST(TapeTest, OutOfMemoryLeavesEveryGradient) {
+  constexpr int64_t kCount = 1 << 17;  // 1 MiB
+  // y, its cotangent, the gradient that is held and the next one; not their
+  // sum.
+  auto context = *Context::Create(
+      {.num_threads = 1, .memory_budget_bytes = int64_t{9} << 19});
+  const auto filled = [&](int64_t count) {
+    const std::vector<double> values(static_cast<size_t>(count), 1);
+    return Tensor::FromHost<double>(context->cpu(), {count}, values);
+  };
+  const Variable x(filled(1), true), y(filled(kCount), true);
+  const Tensor cotangents[] = {filled(1), filled(kCount)};
+  const auto walk = [&] {
+    return internal::Guard([&] { autograd::Backward({x, y}, cotangents); });
+  };
+  ASSERT_TRUE(walk().ok());
+  Tensor held = y.grad();
+  EXPECT_EQ(walk().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GradOf(x)[0], 1);
+  EXPECT_EQ(y.grad().data<double>()[0], 1);
+  held = Tensor();
+  EXPECT_TRUE(walk().ok());
+  EXPECT_EQ(GradOf(x)[0], 2);
+  EXPECT_EQ(y.grad().data<double>()[0], 2);
 }
 
 TEST(TapeTest, SecondWalkIsRefused) {

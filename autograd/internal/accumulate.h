@@ -12,6 +12,9 @@ namespace espalier::internal {
 //   sum, term: same shape and dtype, contiguous, floating point
 void Accumulate(Tensor& sum, Tensor term);
 
+// Whether this is the only handle on memory from the allocator.
+bool IsExclusive(const Tensor& tensor);
+
 // `tensor` itself if it is the only handle on memory of exactly its size from
 // the allocator, else a copy that is. Contiguous, floating point.
 Tensor Own(Tensor tensor);
