@@ -21,7 +21,7 @@ void AdamW(const Tensor& parameter, const Tensor& gradient,
            const AdamWUpdate& update, const Tensor& bf16_copy) {
   for (const Tensor* other : {&gradient, &first_moment, &second_moment}) {
     ESPALIER_CHECK(
-        other->shape() == parameter.shape() &&
+        *other && parameter && other->shape() == parameter.shape() &&
             other->dtype() == parameter.dtype() && other->is_contiguous(),
         "parameter is ", ToString(parameter), ", gradient ", ToString(gradient),
         ", moments ", ToString(first_moment), " and ", ToString(second_moment));

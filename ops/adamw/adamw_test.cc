@@ -97,5 +97,17 @@ TEST(AdamWTest, RefusesOtherShapes) {
       ::testing::HasSubstr("parameter is f32 [2] on cpu, gradient f32 [3]"));
 }
 
+// The shape of an absent tensor is that of a scalar.
+TEST(AdamWTest, RefusesAbsentTensors) {
+  const Tensor one = Tensor::Zeros(test::Cpu(), {}, kF32);
+  for (int absent = 0; absent < 4; ++absent) {
+    Tensor t[4] = {one, one, one, one};
+    t[absent] = Tensor();
+    const absl::Status s =
+        internal::Guard([&] { AdamW(t[0], t[1], t[2], t[3], Update(1)); });
+    EXPECT_THAT(s.message(), ::testing::HasSubstr("absent")) << absent;
+  }
+}
+
 }  // namespace
 }  // namespace espalier

@@ -32,12 +32,13 @@ void AdamW8Bit(const Tensor& parameter, const Tensor& gradient,
   const int64_t blocks =
       (n + AdamW8BitMoments::kBlock - 1) / AdamW8BitMoments::kBlock;
   ESPALIER_CHECK(
-      parameter.is_contiguous() && gradient.shape() == parameter.shape() &&
+      parameter && gradient && parameter.is_contiguous() &&
+          gradient.shape() == parameter.shape() &&
           gradient.dtype() == parameter.dtype() && gradient.is_contiguous(),
       "parameter is ", ToString(parameter), ", gradient ", ToString(gradient));
   const auto fits = [](const Tensor& tensor, int64_t count, DType dtype) {
-    return tensor.shape() == Shape{count} && tensor.dtype() == dtype &&
-           tensor.is_contiguous();
+    return tensor && tensor.shape() == Shape{count} &&
+           tensor.dtype() == dtype && tensor.is_contiguous();
   };
   ESPALIER_CHECK(
       fits(moments.m_codes, n, kU8) && fits(moments.v_codes, n, kU8) &&

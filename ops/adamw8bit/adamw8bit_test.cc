@@ -180,6 +180,11 @@ TEST(AdamW8BitTest, NamesShapes) {
   const absl::Status moments = internal::Guard(
       [&] { AdamW8Bit(two, two, AdamW8BitMoments::Zeros(cpu, 3), Update(1)); });
   EXPECT_THAT(moments.message(), ::testing::HasSubstr("moments are u8 [3]"));
+  const absl::Status absent = internal::Guard([&] {
+    AdamW8Bit(Tensor::Zeros(cpu, {}, kF32), Tensor(),
+              AdamW8BitMoments::Zeros(cpu, 1), Update(1));
+  });
+  EXPECT_THAT(absent.message(), ::testing::HasSubstr("gradient absent"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "espalier/autograd/mode.h"
 #include "espalier/ops/elementwise/elementwise.h"
@@ -31,7 +32,9 @@ Tensor NewtonSchulz(const Tensor& matrix, int num_iterations) {
   square.transpose_a = tall;
   square.transpose_b = !tall;
   const double norm = std::sqrt(SumOfSquares(matrix));
-  Variable x = Scale(Variable(matrix), norm == 0 ? 0 : 1 / norm);
+  // The inverse of a norm below the normal numbers of f32 is infinite there.
+  const bool vanishing = norm < std::numeric_limits<float>::min();
+  Variable x = Scale(Variable(matrix), vanishing ? 0 : 1 / norm);
   for (int i = 0; i < num_iterations; ++i) {
     const Variable a = MatMul(x, x, square);
     const Variable polynomial =
@@ -52,22 +55,23 @@ void Muon(const Tensor& parameter, const Tensor& gradient,
         "parameter is ", ToString(parameter), ", gradient ", ToString(gradient),
         ", buffer ", ToString(momentum_buffer));
   }
-  ESPALIER_CHECK(parameter.is_contiguous() && !parameter.read_only(),
-                 "parameter is strided or read-only");
+  ESPALIER_CHECK(parameter.is_contiguous() && !parameter.read_only() &&
+                     !momentum_buffer.read_only(),
+                 "parameter is strided, or it or the buffer is read-only");
   const NoGrad no_grad;
   const Variable g = Scale(Variable(gradient), update.gradient_scale);
   const Variable buffer =
       AddScaled(g, Variable(momentum_buffer), update.momentum);
-  momentum_buffer.CopyFrom(buffer.value());
   const Variable direction =
       update.nesterov ? AddScaled(g, buffer, update.momentum) : buffer;
   const Variable step(NewtonSchulz(direction.value(), update.num_iterations));
   const Variable kept = Scale(Variable(parameter),
                               1 - update.learning_rate * update.weight_decay);
-  parameter.CopyFrom(
-      AddScaled(kept, step,
-                -update.learning_rate * ScaleOf(parameter, update.scale))
-          .value());
+  const Variable moved = AddScaled(
+      kept, step, -update.learning_rate * ScaleOf(parameter, update.scale));
+  // Both or, short of memory, neither.
+  momentum_buffer.CopyFrom(buffer.value());
+  parameter.CopyFrom(moved.value());
 }
 
 }  // namespace espalier

@@ -1,9 +1,11 @@
 #include "espalier/ops/muon/muon.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "espalier/ops/matmul/matmul.h"
+#include "espalier/runtime/context.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/compare.h"
 #include "espalier/tests/support/op_check.h"
@@ -135,6 +137,47 @@ TEST(MuonTest, ZeroGradientDoesNotMove) {
   Muon(p, Tensor::Zeros(test::Cpu(), {3, 5}, kF32),
        Tensor::Zeros(test::Cpu(), {3, 5}, kF32), update);
   EXPECT_EQ(ToDoubles(p), before);
+}
+
+// A norm whose inverse f32 does not have.
+TEST(MuonTest, VanishingGradientDoesNotMove) {
+  for (const double g : {1e-45, 1e-40, 5e-39}) {
+    const Tensor p = NormalOn(test::Cpu(), kF32, {2, 3}, 1);
+    const std::vector<double> before = ToDoubles(p);
+    MuonUpdate update;
+    update.learning_rate = 0.1;
+    Muon(p, test::FromDoubles(test::Cpu(), {2, 3}, kF32, {0, 0, g, 0, 0, 0}),
+         Tensor::Zeros(test::Cpu(), {2, 3}, kF32), update);
+    EXPECT_EQ(ToDoubles(p), before) << g;
+  }
+}
+
+// Whatever there is memory for, parameter and momentum move together.
+TEST(MuonTest, OutOfMemoryMovesNothing) {
+  constexpr int64_t kSide = 160;
+  int refused = 0;
+  for (int64_t budget = 400 << 10; budget < 2000 << 10; budget += 50 << 10) {
+    auto context =
+        *Context::Create({.num_threads = 1, .memory_budget_bytes = budget});
+    Tensor p, g, b;
+    const absl::Status room = internal::Guard([&] {
+      p = NormalOn(context->cpu(), kF32, {kSide, kSide}, 1);
+      g = NormalOn(context->cpu(), kF32, {kSide, kSide}, 2);
+      b = Tensor::Zeros(context->cpu(), {kSide, kSide}, kF32);
+    });
+    if (!room.ok()) continue;
+    const std::vector<float> before(p.data<float>(),
+                                    p.data<float>() + kSide * kSide);
+    MuonUpdate update;
+    update.learning_rate = 0.1;
+    const absl::Status s = internal::Guard([&] { Muon(p, g, b, update); });
+    const bool moved =
+        !std::equal(before.begin(), before.end(), p.data<float>());
+    EXPECT_EQ(moved, s.ok()) << budget;
+    EXPECT_EQ(b.data<float>()[0] != 0, s.ok()) << budget;
+    refused += s.ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 3);
 }
 
 TEST(MuonTest, NamesBothShapes) {

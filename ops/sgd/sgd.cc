@@ -21,6 +21,8 @@ void Sgd(const Tensor& parameter, const Tensor& gradient,
                  ToString(momentum_buffer));
   ESPALIER_CHECK(!update.nesterov || update.momentum != 0,
                  "nesterov without momentum");
+  ESPALIER_CHECK(parameter && gradient, "parameter is ", ToString(parameter),
+                 ", gradient ", ToString(gradient));
   for (const Tensor* other : {&gradient, &momentum_buffer}) {
     if (!*other) continue;
     ESPALIER_CHECK(other->shape() == parameter.shape() &&

@@ -92,6 +92,9 @@ TEST(SgdTest, Refusals) {
       internal::Guard([&] { Sgd(two, three, Tensor(), Update(0, false)); });
   EXPECT_THAT(shapes.message(), ::testing::HasSubstr("parameter is f32 [2]"));
   EXPECT_THAT(shapes.message(), ::testing::HasSubstr("gradient f32 [3]"));
+  const absl::Status absent =
+      internal::Guard([&] { Sgd(two, Tensor(), Tensor(), Update(0, false)); });
+  EXPECT_THAT(absent.message(), ::testing::HasSubstr("gradient absent"));
   const absl::Status buffer =
       internal::Guard([&] { Sgd(two, two, Tensor(), Update(0.9, false)); });
   EXPECT_THAT(buffer.message(),
