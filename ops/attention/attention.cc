@@ -1,5 +1,6 @@
 #include "espalier/ops/attention/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -160,7 +161,8 @@ Variable Attention(const Variable& q, const Variable& k, const Variable& v,
   if (sinks) node->sinks = sinks.value();
   node->cu_seqlens = options.cu_seqlens;
   node->mask.causal = options.causal;
-  node->mask.window = options.window;
+  // A window of T tokens is all of them; t + window cannot overflow.
+  node->mask.window = std::min(options.window, qv.dim(0));
   node->mask.soft_cap = options.soft_cap;
   node->mask.scale =
       options.scale.value_or(1 / std::sqrt(static_cast<double>(qv.dim(2))));

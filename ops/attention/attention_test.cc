@@ -1,6 +1,7 @@
 #include "espalier/ops/attention/attention.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "espalier/autograd/backward.h"
@@ -288,6 +289,15 @@ std::string Refusal(const std::vector<Variable>& in,
   return std::string(internal::Guard([&] {
                        Attention(in[0], in[1], in[2], options, sinks);
                      }).message());
+}
+
+TEST(AttentionWindowTest, TheLargestIsNoLimit) {
+  const Case c = {"", {5, 3}, 2, 1, 4, 3, false, false, 0, 0};
+  const std::vector<Variable> inputs = InputsOf(c);
+  AttentionOptions options = OptionsOf(c);
+  const std::vector<double> all = ToDoubles(Bind(options)(inputs).value());
+  options.window = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(ToDoubles(Bind(options)(inputs).value()), all);
 }
 
 TEST(AttentionCheckTest, NamesWhatDoesNotFit) {

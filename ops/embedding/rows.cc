@@ -82,6 +82,13 @@ void PutRows(const Tensor& table, const Tensor& rows, const Tensor& values) {
                      values.dtype() == table.dtype() && values.is_contiguous(),
                  "values is ", ToString(values), " with rows ", ToString(rows),
                  " for table ", ToString(table));
+  if (rows.device().host_addressable()) {
+    const int32_t* named = rows.data<int32_t>();
+    for (int64_t u = 0; u < rows.dim(0); ++u) {
+      ESPALIER_CHECK(named[u] >= 0 && named[u] < table.dim(0), "row ", named[u],
+                     " at position ", u, " of table ", ToString(table));
+    }
+  }
   Launch("put_rows", kPut, table,
          PutArgs{table.view(), rows.view(), values.view()}, {&rows, &values},
          {&table});

@@ -24,7 +24,8 @@ TableRows SelectRows(const Tensor& ids, int64_t vocab_size);
 
 // table[rows[u], :] = values[u, :]
 //   table [V, H], values [U, H], same dtype; rows as SelectRows gives them
-// Fails: INTERNAL on shape or dtype mismatch.
+// Fails: INTERNAL on shape or dtype mismatch and, on host-addressable devices,
+// on a row that the table does not have.
 void PutRows(const Tensor& table, const Tensor& rows, const Tensor& values);
 
 }  // namespace espalier

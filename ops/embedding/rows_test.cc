@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 #include "espalier/autograd/backward.h"
 #include "espalier/ops/embedding/embedding.h"
 #include "espalier/runtime/guard.h"
@@ -83,6 +85,14 @@ TEST(TableRowsTest, Refusals) {
   });
   EXPECT_THAT(shapes.message(), ::testing::HasSubstr("values is f32 [1, 4]"));
   EXPECT_THAT(shapes.message(), ::testing::HasSubstr("table f32 [6, 5]"));
+  for (const int32_t row : {-1, 6}) {
+    const absl::Status missing = internal::Guard([&] {
+      PutRows(Tensor::Zeros(test::Cpu(), {6, 5}, kF32), Ids({5, row}),
+              Tensor::Zeros(test::Cpu(), {2, 5}, kF32));
+    });
+    EXPECT_THAT(missing.message(), ::testing::HasSubstr(absl::StrCat(
+                                       "row ", row, " at position 1")));
+  }
 }
 
 }  // namespace

@@ -86,8 +86,11 @@ Variable KdaGate(const Variable& f, const Variable& A_log,
   const Tensor& fv = f.value();
   const Tensor& av = A_log.value();
   const Tensor& bv = dt_bias.value();
-  ESPALIER_CHECK((fv.ndim() == 2 || fv.ndim() == 3) && fv.is_contiguous(),
-                 "kda_gate: f is ", ToString(fv));
+  ESPALIER_CHECK(
+      (fv.ndim() == 2 || fv.ndim() == 3) && fv.is_contiguous() && fv.dim(1) > 0,
+      "kda_gate: f is ", ToString(fv),
+      ", expected [T, N, K] or [T, N]"
+      " with heads");
   const int64_t width = fv.dim(1) * (fv.ndim() == 3 ? fv.dim(2) : 1);
   const DType wide = WideOf(fv.dtype());
   ESPALIER_CHECK(av.shape() == Shape{fv.dim(1)} && av.dtype() == wide &&

@@ -14,7 +14,7 @@ struct KdaGateOptions {
 };
 
 // The log decay of the delta rule (ops/delta_rule), z = f + dt_bias.
-//   f [T, N, K] or [T, N], one value a head: f64 | f32 | bf16
+//   f [T, N, K] or [T, N], one value a head: f64 | f32 | bf16, N > 0
 //   A_log [N], dt_bias [N * K]: f32 (f64 for f64)
 //   returns f's shape in f32 (f64 for f64)
 // All is f32 (f64), exp(A_log) at most e^80. Saves its inputs. Differentiable

@@ -150,6 +150,12 @@ TEST(KdaGateCheckTest, NamesWhatDoesNotFit) {
   EXPECT_THAT(refusal({3}, {4}, 0),
               ::testing::HasSubstr("dt_bias is f64 [4] on cpu for f"));
   EXPECT_THAT(refusal({3}, {12}, 1), ::testing::HasSubstr("lower_bound is 1"));
+  const absl::Status no_heads = internal::Guard([] {
+    KdaGate(test::Normal({2, 0, 4}, 1), test::Normal({0}, 2),
+            test::Normal({0}, 3), {0});
+  });
+  EXPECT_THAT(no_heads.message(),
+              ::testing::HasSubstr("f is f64 [2, 0, 4] on cpu, expected"));
 }
 
 }  // namespace
