@@ -345,6 +345,7 @@ void ThreadPool::Impl::RunWithExecutor() {
     const PresenceMark mark(helpers_[static_cast<size_t>(task)]);
     GrabChunks();
   });
+  GrabChunks();  // what an executor that is shutting down left undone
 }
 
 void ThreadPool::Impl::WakeWorkers(int wanted) {

@@ -237,6 +237,18 @@ TEST(ThreadPoolTest, HostExecutorRunsTheChunks) {
   }
 }
 
+// An executor that is shutting down may leave tasks out: the caller does them.
+TEST(ThreadPoolTest, ChunksThatAnExecutorLeavesOutAreRun) {
+  class Idle final : public Executor {
+   public:
+    int num_threads() const override { return 3; }
+    void Run(int, absl::FunctionRef<void(int)>) override {}
+  } executor;
+  ThreadPool pool(executor.num_threads(), &executor);
+  EXPECT_THAT(CountVisits(pool, 100, 7), ::testing::Each(1));
+  EXPECT_EQ(FailureOf(pool, {5, 6, 7}, 40), "chunk 5");
+}
+
 TEST(ThreadPoolTest, ParkedWorkersComeBack) {
   ThreadPool pool(2);
   for (int round = 0; round < 20; ++round) {
