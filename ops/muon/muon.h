@@ -29,9 +29,9 @@ struct MuonUpdate {
 // Frobenius norm, each iteration is
 //   a = x x^T,  x = 3.4445 x + (-4.7750 a + 2.0315 a a) x
 // (KellerJordan/Muon), with x^T x on the right where there are more rows than
-// columns. matrix [rows, cols] f32 | f64, contiguous; a norm below 2^-126 counts
-// as 0, which stays 0. Products as
-// ops/matmul: f32. Fails: INTERNAL on another shape.
+// columns. matrix [rows, cols] f32 | f64, contiguous; a norm below 2^-126
+// counts as 0, which stays 0. Products as ops/matmul: f32. Fails: INTERNAL on
+// another shape.
 Tensor NewtonSchulz(const Tensor& matrix, int num_iterations);
 
 // One Muon step, in place:
