@@ -51,6 +51,7 @@ class Rendezvous {
   void Leave(int rank) {
     const MutexLock lock(mutex_);
     GoOut();
+    if (!dead_.ok()) AwaitReaders();
     CheckAlive();
     Meet(rank);
     posts_[static_cast<size_t>(rank)].tensor = Tensor();
@@ -66,6 +67,7 @@ class Rendezvous {
     const MutexLock lock(mutex_);
     GoOut();
     if (dead_.ok()) Kill(reason);
+    AwaitReaders();
   }
 
   void Abort(const absl::Status& reason) {
@@ -85,8 +87,21 @@ class Rendezvous {
   }
 
   void GoOut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    --num_inside_;
+    if (--num_inside_ == 0) changed_.NotifyAll();
     DropPosts();
+  }
+
+  // A rank goes on, and its context perhaps away, when its peers have read what
+  // they were reading of its tensor.
+  void AwaitReaders() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto deadline = Deadline();
+    while (num_inside_ > 0 && changed_.WaitUntil(mutex_, deadline)) {
+    }
+  }
+
+  std::chrono::steady_clock::time_point Deadline() const {
+    return std::chrono::steady_clock::now() +
+           absl::ToChronoNanoseconds(timeout_);
   }
 
   // A dead group keeps no tensor that nobody reads: their contexts may go
@@ -106,8 +121,7 @@ class Rendezvous {
       changed_.NotifyAll();
       return;
     }
-    const auto deadline =
-        std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout_);
+    const auto deadline = Deadline();
     bool in_time = true;
     while (in_time && meeting_ == meeting && dead_.ok()) {
       in_time = changed_.WaitUntil(mutex_, deadline);
@@ -118,7 +132,9 @@ class Rendezvous {
           ": rank ", rank, " waited ", absl::FormatDuration(timeout_),
           " for rank ", absl::StrJoin(Missing(), ", "))));
     }
-    if (meeting_ == meeting) CheckAlive();
+    if (meeting_ != meeting) return;
+    AwaitReaders();
+    CheckAlive();
   }
 
   std::vector<int> Missing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
