@@ -381,7 +381,7 @@ TEST_F(ChatKimiK3RequestTest, WhatIsAskedOfTheAnswerStandsBeforeIt) {
   for (const char* format : {R"("json_object")", R"({"type":"json_object"})"}) {
     EXPECT_EQ(Text(kAnswered, absl::StrCat(R"({"response_format":)", format,
                                            R"(,"tool_choice":"required"})")),
-              kUser + some + object + kAssistant);
+              absl::StrCat(kUser, some, object, kAssistant));
   }
   const std::string schema =
       System("response-format", "JSON of\n{\"a\":{\"c\":1,\"d\":2}}\nalone");

@@ -83,7 +83,7 @@ TEST(InspectTest, WhatThisMachineWouldNeed) {
   auto report = InspectCheckpoint(dir.path());
   ASSERT_TRUE(report.ok()) << report.status();
   // Of a layer q, k, v, o, their norms, two norms, router, experts.
-  constexpr int64_t kExperts = 3 * 3 * 5 * 4;
+  constexpr int64_t kExperts = int64_t{3} * 3 * 5 * 4;
   constexpr int64_t kOthers =
       12 * 4 + 6 * 4 + 6 * 4 + 4 * 12 + 6 + 6 + 4 + 4 + 3 * 4;
   // Embedding, head and last norm.

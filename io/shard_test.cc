@@ -167,7 +167,7 @@ TEST_F(ShardTest, FewKeyHeadsAreSharedByRanks) {
   const std::string whole = Whole(k);
   EXPECT_EQ(Piece("pp01-tp01of02", k), whole.substr(whole.size() / 2));
   const std::string q = "model.layers.1.self_attn.q_proj.weight";
-  EXPECT_EQ(Piece("pp01-tp03of04", q), Whole(q).substr(24 * 24 * 2));
+  EXPECT_EQ(Piece("pp01-tp03of04", q), Whole(q).substr(size_t{24} * 24 * 2));
   // Tied: the first and the last stage read it.
   EXPECT_NE(Piece("tp00of04", "model.embed_tokens.weight"), "");
 }
@@ -183,13 +183,14 @@ TEST_F(ShardTest, CutsStackedExpertsAndPackedGroups) {
   const std::string whole = Whole(up);  // [4, 128, 2, 16]
   std::string piece;                    // experts 2 and 3, rows 64 to 127
   for (const size_t e : {2, 3}) {
-    piece += whole.substr((e * 128 + 64) * 32, 64 * 32);
+    piece += whole.substr((e * 128 + 64) * 32, size_t{64} * 32);
   }
   EXPECT_EQ(Piece("pp01-ep01-etp01", up), piece);
   const std::string down = "model.layers.1.mlp.experts.down_proj_scales";
   const std::string scales = Whole(down);  // [4, 64, 2]
   piece.clear();
-  for (size_t row = 0; row < 2 * 64; ++row) piece += scales[row * 2 + 1];
+  for (size_t row = 0; row < size_t{2} * 64; ++row)
+    piece += scales[row * 2 + 1];
   EXPECT_EQ(Piece("pp01-ep00-etp01", down), piece);
   EXPECT_EQ(Shard({1, 1, 1, 1}).code(), absl::StatusCode::kAlreadyExists);
   std::filesystem::remove_all(Out());

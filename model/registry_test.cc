@@ -42,6 +42,7 @@ Shapes OfModel(CausalLm& model) {
   Shapes shapes;
   model.ForEachParameter([&](Parameter& parameter) {
     std::vector<int64_t> shape;
+    shape.reserve(static_cast<size_t>(parameter.shape().ndim()));
     for (int i = 0; i < parameter.shape().ndim(); ++i) {
       shape.push_back(parameter.shape().dim(i));
     }

@@ -136,8 +136,8 @@ TEST_F(VerifyShardedTest, EveryPieceIsLookedFor) {
                     HasSubstr("no file of group pp01")));
   EXPECT_THAT(without("\"pp\": 3", "\"pp\": 1"), HasSubstr("PROBLEM "));
   // One weight file of the original less: its pieces belong nowhere.
-  const size_t begin = shards.find("{", shards.find("\"sources\"", 0));
-  const size_t end = shards.find("{", begin + 1);
+  const size_t begin = shards.find('{', shards.find("\"sources\"", 0));
+  const size_t end = shards.find('{', begin + 1);
   Write("espalier-shards.json",
         absl::StrCat(shards.substr(0, begin), shards.substr(end)));
   EXPECT_THAT(ToText(Verify(/*full=*/false)),

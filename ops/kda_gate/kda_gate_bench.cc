@@ -17,7 +17,7 @@ struct Problem {
     Device& device = context->cpu();
     f = Variable(bench::RandomTensor(device, {8192, 32, 128}, kBF16, 1), true);
     A_log = Variable(bench::RandomTensor(device, {32}, kF32, 2));
-    bias = Variable(bench::RandomTensor(device, {32 * 128}, kF32, 3));
+    bias = Variable(bench::RandomTensor(device, {int64_t{32} * 128}, kF32, 3));
   }
   const int threads;
   std::unique_ptr<Context> context;

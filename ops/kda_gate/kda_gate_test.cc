@@ -116,7 +116,8 @@ TEST(KdaGateValueTest, BothFormsAtOnePoint) {
 TEST(KdaGateValueTest, ExtremeRatesGiveFiniteGradients) {
   for (const DType dtype : {kF64, kF32}) {
     for (const double bound : kBounds) {
-      const auto of = [&](const Shape& shape, std::vector<double> values) {
+      const auto of = [&](const Shape& shape,
+                          const std::vector<double>& values) {
         return Variable(test::FromDoubles(test::Cpu(), shape, dtype, values),
                         true);
       };
