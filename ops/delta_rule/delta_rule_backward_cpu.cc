@@ -15,15 +15,14 @@ using gemm::TileStore;
 // segment are solved again in order, then walked back.
 class BackwardHead {
  public:
-  BackwardHead(const BackwardArgs& args, const Document& document, int64_t head,
-               Isa isa, char* slot)
+  BackwardHead(const BackwardArgs& args, const Document& document,
+               ChunkWalk& walk)
       : args_(args),
         plan_(*args.plan),
         document_(document),
-        inputs_{args.q, args.k, args.v, args.g, args.beta},
-        walk_(inputs_, plan_, isa, head, slot),
-        products_(walk_.products()),
-        isa_(isa),
+        walk_(walk),
+        products_(walk.products()),
+        isa_(walk.isa()),
         heads_(args.v.dim(1)),
         heads_per_group_(heads_ / args.q.dim(1)) {}
 
@@ -355,8 +354,7 @@ class BackwardHead {
   const BackwardArgs& args_;
   const Plan& plan_;
   const Document& document_;
-  const Inputs inputs_;
-  ChunkWalk walk_;
+  ChunkWalk& walk_;
   Products& products_;
   const Isa isa_;
   const int64_t heads_;
@@ -372,6 +370,7 @@ void BackwardCpu(const BackwardArgs& args, const Exec& exec) {
   const Plan& plan = *args.plan;
   const int64_t groups = args.q.dim(1);
   const int64_t heads_per_group = args.v.dim(1) / groups;
+  const Inputs inputs{args.q, args.k, args.v, args.g, args.beta};
   ScratchSlots slots(args.slots.pointer, plan.slot_bytes,
                      static_cast<int>(args.slots.dim(0)));
   // A group's heads run one after another: their gradients of q and k add up.
@@ -381,9 +380,10 @@ void BackwardCpu(const BackwardArgs& args, const Exec& exec) {
         const ScratchSlots::Lease slot(slots);
         for (int64_t i = begin; i < end; ++i) {
           for (int64_t h = 0; h < heads_per_group; ++h) {
+            ChunkWalk walk(inputs, plan, exec.isa,
+                           i % groups * heads_per_group + h, slot.data());
             BackwardHead(args, plan.documents[static_cast<size_t>(i / groups)],
-                         i % groups * heads_per_group + h, exec.isa,
-                         slot.data())
+                         walk)
                 .Run();
           }
         }
