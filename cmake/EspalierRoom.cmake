@@ -105,8 +105,7 @@ function(espalier_test source)
   add_executable(${target} ${source})
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} espalier_flags
     GTest::gmock GTest::gtest GTest::gtest_main)
-  # A test's own text runs once or twice; half the time to build it is its
-  # optimizer.
+  # A test's own text runs once or twice: a third less time to build it.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   # Where fixtures are, and the shared data folder beside the repository; tests
   # skip, with the reason, what needs the latter when it is absent.
