@@ -86,9 +86,10 @@ class ChatEncoder {
  public:
   virtual ~ChatEncoder() = default;
 
-  // Fails INVALID_ARGUMENT, naming the message, on what is no conversation;
-  // like JinjaTemplate where the template fails; FAILED_PRECONDITION where
-  // spans cannot be verified.
+  // Fails INVALID_ARGUMENT, naming the message, on what is no conversation and
+  // on what the layout has no place for; like JinjaTemplate where the template
+  // fails; FAILED_PRECONDITION where spans cannot be verified and where the
+  // folder lacks a text or a token that the layout needs.
   virtual absl::StatusOr<EncodedChat> Encode(
       const Chat& chat, const ChatOptions& options) const = 0;
 };

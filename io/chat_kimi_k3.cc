@@ -20,7 +20,6 @@ using internal::ChatMessages;
 using internal::ChatString;
 using internal::ChatText;
 using internal::ChatToolCall;
-using internal::RefuseMessage;
 
 using Attributes = std::vector<std::pair<absl::string_view, std::string>>;
 
@@ -237,7 +236,7 @@ class KimiK3Writer {
   absl::Status Plain(const JsonValue& message, const std::string& role,
                      size_t index) {
     if (role != "user" && role != "system") {
-      return RefuseMessage(index, absl::StrCat("K3 has no role ", role));
+      return BadMessage(index, absl::StrCat(": K3 has no role ", role));
     }
     const JsonValue* tools = message.Find("tools");
     if (role == "system" && tools != nullptr && tools->AsArray() != nullptr &&
@@ -266,8 +265,8 @@ class KimiK3Writer {
     if (!reasoning.ok()) return reasoning.status();
     if (internal::IsBlank(*reasoning)) reasoning->clear();
     if (!options_.thinking && !reasoning->empty()) {
-      return RefuseMessage(index,
-                           "reasoning_content in a chat without thinking");
+      return BadMessage(index,
+                        ": reasoning_content in a chat without thinking");
     }
     OpenMessage(message, "assistant", index);
     layout_.SetTrained(true);

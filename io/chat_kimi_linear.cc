@@ -15,11 +15,11 @@ namespace espalier {
 
 namespace {
 
+using internal::BadMessage;
 using internal::ChatLayout;
 using internal::ChatString;
 using internal::ChatText;
 using internal::ChatToolCall;
-using internal::RefuseMessage;
 
 // Whether the id has the form that the model was trained with,
 // functions.NAME:N.
@@ -60,17 +60,16 @@ class KimiLinearWriter {
                        size_t index) {
     const bool assistant = role == "assistant", tool = role == "tool";
     if (!assistant && !tool && role != "user" && role != "system") {
-      return RefuseMessage(index,
-                           absl::StrCat("how Kimi-Linear shows the role ", role,
-                                        " is not known"));
+      return BadMessage(index, absl::StrCat(": how Kimi-Linear shows the role ",
+                                            role, " is not known"));
     }
     auto text = ChatText(message, "content", index);
     if (!text.ok()) return text.status();
     const auto reasoning = ChatText(message, "reasoning_content", index);
     if (!reasoning.ok()) return reasoning.status();
     if (!reasoning->empty()) {
-      return RefuseMessage(index,
-                           "Kimi-Linear has no place for reasoning_content");
+      return BadMessage(index,
+                        ": Kimi-Linear has no place for reasoning_content");
     }
     if (tool) {
       const auto id = CallOf(message, index);
@@ -96,14 +95,14 @@ class KimiLinearWriter {
     const std::string id = ChatString(message, "tool_call_id");
     if (id.empty()) {
       if (next_result_ == last_calls_.size()) {
-        return internal::BadMessage(
+        return BadMessage(
             index, " is a result without tool_call_id or a call before it");
       }
       return last_calls_[next_result_++];
     }
     const auto found = shown_.find(id);
     if (found == shown_.end()) {
-      return internal::BadMessage(
+      return BadMessage(
           index, absl::StrCat(" answers the call ", internal::Quote(id, 40),
                               ", which was not made"));
     }

@@ -15,6 +15,11 @@ TokenRole RoleOf(const std::string& role) {
   return TokenRole::kTool;
 }
 
+// What the model's folder lacks; no record is at fault.
+absl::Status OfFolder(const absl::Status& status) {
+  return absl::NotFoundError(status.message());
+}
+
 class ChatSampleEncoder final : public SampleEncoder {
  public:
   ChatSampleEncoder(absl::StatusOr<std::unique_ptr<ChatEncoder>> chat,
@@ -27,8 +32,11 @@ class ChatSampleEncoder final : public SampleEncoder {
 
   absl::StatusOr<EncodedSample> Encode(const Example& example) const override {
     if (example.kind != Example::Kind::kChat) return plain_->Encode(example);
-    if (!chat_.ok()) return absl::NotFoundError(chat_.status().message());
+    if (!chat_.ok()) return OfFolder(chat_.status());
     auto encoded = (*chat_)->Encode(ToChat(example), options_);
+    if (absl::IsFailedPrecondition(encoded.status())) {
+      return OfFolder(encoded.status());
+    }
     if (!encoded.ok()) return encoded.status();
     EncodedSample sample;
     sample.ids = std::move(encoded->ids);

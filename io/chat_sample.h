@@ -14,10 +14,10 @@ namespace espalier {
 Chat ToChat(const Example& example);
 
 // Chat examples as `chat` lays them out, all others as `plain` does. Where
-// there is no layout, chat examples fail NOT_FOUND with its message, whatever
-// its code: no record is at fault. Control tokens have
-// the role kControl, other tokens that of their message. `tokenizer` outlives
-// the encoder.
+// there is no layout, or the folder lacks what it needs (FAILED_PRECONDITION of
+// ChatEncoder), chat examples fail NOT_FOUND with its message: no record is at
+// fault, and no number either. Control tokens have the role kControl, other
+// tokens that of their message. `tokenizer` outlives the encoder.
 std::unique_ptr<SampleEncoder> MakeChatSampleEncoder(
     absl::StatusOr<std::unique_ptr<ChatEncoder>> chat,
     std::unique_ptr<SampleEncoder> plain, const Tokenizer& tokenizer,

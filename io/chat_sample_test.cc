@@ -1,7 +1,10 @@
 #include "espalier/io/chat_sample.h"
 
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -43,6 +46,33 @@ TEST_F(ChatSampleTest, SamplesOfADataSetAreChats) {
                                           MakePlainEncoder(tokenizer_, {}),
                                           tokenizer_, options_);
   EXPECT_EQ(none->Encode(example).status().message(), "no template");
+}
+
+// The code tells a bad record from a folder that lacks something.
+TEST(ChatSampleRequestTest, RecordsAndFoldersAreToldApart) {
+  const test::AddedByteTokenizer tokenizer = test::KimiK3Tokenizer();
+  const auto code = [&](std::unique_ptr<ChatEncoder> layout,
+                        absl::string_view content, absl::string_view more) {
+    const auto example = ParseExample(
+        absl::StrCat(R"({"messages":[{"role":"user","content":)", content,
+                     R"(},{"role":"assistant","content":"b"}],)",
+                     R"("thinking_effort":"none")", more, "}"),
+        {}, "f");
+    EXPECT_TRUE(example.ok()) << example.status();
+    return MakeChatSampleEncoder(std::move(layout),
+                                 MakePlainEncoder(tokenizer, {}), tokenizer, {})
+        ->Encode(*example)
+        .status()
+        .code();
+  };
+  const auto k3 = [&] { return MakeKimiK3Encoder(tokenizer, {}); };
+  EXPECT_EQ(code(k3(), R"("a")", ""), absl::StatusCode::kOk);
+  EXPECT_EQ(code(k3(), R"([{"type":"image"}])", ""),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(k3(), R"("a")", R"(,"tools":[3])"),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(MakeKimiLinearEncoder(tokenizer), R"("a")", ""),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(ChatSampleRequestTest, LayoutsSeeToolsAndTheRequest) {

@@ -21,7 +21,7 @@ ChatLayout::ChatLayout(const Tokenizer& tokenizer, const ChatMessages& messages,
 void ChatLayout::Control(absl::string_view name) {
   const auto id = tokenizer_.IdOf(name);
   if (!id.has_value() && status_.ok()) {
-    status_ = absl::InvalidArgumentError(
+    status_ = absl::FailedPreconditionError(
         absl::StrCat("the tokenizer has no token ", name));
   }
   Add(name, id.value_or(0));
@@ -46,11 +46,6 @@ void ChatLayout::Add(absl::string_view text, int32_t control) {
   owners_.push_back({piece.end, message_});
 }
 
-absl::Status RefuseMessage(size_t message, absl::string_view why) {
-  return absl::UnimplementedError(
-      absl::StrCat("messages[", message, "]: ", why));
-}
-
 absl::Status BadMessage(size_t message, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("messages[", message, "]", why));
@@ -71,9 +66,9 @@ absl::StatusOr<std::string> ChatText(const JsonValue& message,
     const std::string type = ChatString(part, "type");
     const JsonValue* piece = part.Find("text");
     if (type != "text" || piece == nullptr || piece->AsString() == nullptr) {
-      return RefuseMessage(
-          index, absl::StrCat(key, " has a part of type ", Quote(type, 40),
-                              ": this layout is for text alone"));
+      return BadMessage(index, absl::StrCat(": ", key, " has a part of type ",
+                                            Quote(type, 40),
+                                            ": this layout is for text alone"));
     }
     text += *piece->AsString();
   }

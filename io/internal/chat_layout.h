@@ -54,12 +54,12 @@ class ChatLayout {
   absl::flat_hash_set<int32_t> control_;
 };
 
-// UNIMPLEMENTED and INVALID_ARGUMENT about a message.
-absl::Status RefuseMessage(size_t message, absl::string_view why);
+// INVALID_ARGUMENT about a message; `why` begins with what stands behind its
+// number.
 absl::Status BadMessage(size_t message, absl::string_view why);
 
 // The text of a member of a message: a string, absent or null, or parts that
-// are all text. Fails UNIMPLEMENTED on images and the like.
+// are all text. Fails on images and the like.
 absl::StatusOr<std::string> ChatText(const JsonValue& message,
                                      absl::string_view key, size_t index);
 // The member where it is a string, else empty.

@@ -289,6 +289,24 @@ TEST_F(FirstRunTest, ChatsWithoutALayoutAndUnknownContentTokensAreRefused) {
   EXPECT_THAT(unknown.err, HasSubstr("content token \"<thunk>\" is no "));
 }
 
+// Nor is it a number when a chat shows it in the middle of training.
+TEST_F(FirstRunTest, AFolderThatLacksWhatAChatNeedsEndsTrainingWithThree) {
+  std::string records;
+  for (int i = 0; i < 200; ++i) records += "{\"text\":\"one tale\"}\n";
+  const std::string data =
+      dir_.Write("late.jsonl",
+                 records +
+                     "{\"messages\":[{\"role\":\"user\",\"content\":\"one\"},"
+                     "{\"role\":\"assistant\",\"content\":\"tale\"}]}\n");
+  const test::CommandResult run = test::Espalier(Finetune(
+      {"--data=" + data, "--layout=kimi-linear", "--seed=1",
+       "--held-out-fraction=0", "--skip-bad-records", "--max-steps=200"}));
+  EXPECT_EQ(run.exit_code, 3) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("step 1/200  loss "));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("late.jsonl:201: "),
+                             HasSubstr("has no token <|im_user|>")));
+}
+
 TEST_F(FirstRunTest, DataInspectFindsIdsThatTheModelHasNoRowFor) {
   const std::string folder = dir_.Path("tokenizer");
   std::filesystem::copy(Model(), folder);
