@@ -76,6 +76,14 @@ class SessionTest : public ::testing::Test {
     config.grad_accum_steps = kGradAccumSteps;
     return config;
   }
+  // With a model folder of its own.
+  static SessionConfig ConfigOfCopy(const std::string& name) {
+    SessionConfig config = Config();
+    config.model_dir = *dir_ + "/" + name;
+    std::filesystem::copy(*dir_ + "/demo/model", config.model_dir,
+                          std::filesystem::copy_options::recursive);
+    return config;
+  }
 
   // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a suite's
   static const std::string* dir_;
@@ -316,12 +324,8 @@ TEST_F(SessionTest, AnAdapterThatDoesNotFitTheDiskIsRefusedAtOnce) {
 }
 
 TEST_F(SessionTest, AModelFileThatShrinksIsAnErrorAndNoSignal) {
-  const std::string model = *dir_ + "/shrinks";
-  std::filesystem::copy(*dir_ + "/demo/model", model,
-                        std::filesystem::copy_options::recursive);
-  const std::string weights = model + "/model.safetensors";
-  SessionConfig config = Config();
-  config.model_dir = model;
+  const SessionConfig config = ConfigOfCopy("shrinks");
+  const std::string weights = config.model_dir + "/model.safetensors";
   auto session = Session::Open(config);
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE((*session)->Step().ok());
@@ -338,12 +342,8 @@ TEST_F(SessionTest, AModelFileThatShrinksIsAnErrorAndNoSignal) {
 
 // The pages of a file that was replaced or removed are still there.
 TEST_F(SessionTest, AModelFileThatIsReplacedIsReadOn) {
-  const std::string model = *dir_ + "/replaced";
-  std::filesystem::copy(*dir_ + "/demo/model", model,
-                        std::filesystem::copy_options::recursive);
-  const std::string weights = model + "/model.safetensors";
-  SessionConfig config = Config();
-  config.model_dir = model;
+  const SessionConfig config = ConfigOfCopy("replaced");
+  const std::string weights = config.model_dir + "/model.safetensors";
   auto session = Session::Open(config);
   auto plain = Session::Open(Config());
   ASSERT_TRUE(session.ok() && plain.ok());
@@ -357,10 +357,8 @@ TEST_F(SessionTest, AModelFileThatIsReplacedIsReadOn) {
 // Case F6: a tied head that is stored with other values than the embedding is
 // neither taken nor passed over.
 TEST_F(SessionTest, TiedHeadWithOtherValuesIsRefused) {
-  const std::string model = *dir_ + "/tied";
-  std::filesystem::copy(*dir_ + "/demo/model", model,
-                        std::filesystem::copy_options::recursive);
-  const std::string path = model + "/model.safetensors";
+  const SessionConfig config = ConfigOfCopy("tied");
+  const std::string path = config.model_dir + "/model.safetensors";
   const auto context = Context::Create(ContextOptions());
   ASSERT_TRUE(context.ok());
   Device& device = (*context)->cpu();
@@ -376,8 +374,6 @@ TEST_F(SessionTest, TiedHeadWithOtherValuesIsRefused) {
     ASSERT_TRUE(head.ok());
     tensors.push_back({"lm_head.weight", *head});
   }
-  SessionConfig config = Config();
-  config.model_dir = model;
   ASSERT_TRUE(WriteSafetensors(path, tensors).ok());
   EXPECT_TRUE(Session::Open(config).ok());
   for (NamedTensor& each : tensors) {
