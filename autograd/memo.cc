@@ -85,7 +85,7 @@ RandomRun RngStream::Take(uint64_t count) {
     run = store.runs[store.next_run++];
   } else {
     constexpr uint64_t kBatch = Rng::kBatch;
-    position_ += CeilDiv(count, kBatch) * kBatch;
+    position_ += RoundUp(count, kBatch);
   }
   if (const RegionFrame* sink = FindFrame(Role::kRecording)) {
     sink->store->runs.push_back(run);

@@ -104,7 +104,7 @@ std::unique_ptr<PackedBytes> FileOffload::Pack(absl::string_view,
   const int64_t offset = chunk_used_;
   CopyOut(bytes, chunk_->mutable_bytes().data() + offset);
   chunk_->DontNeed(offset, num_bytes);
-  chunk_used_ += CeilDiv(num_bytes, kPageBytes) * kPageBytes;
+  chunk_used_ += RoundUp(num_bytes, kPageBytes);
   return std::make_unique<InFile>(device, chunk_, offset, num_bytes);
 }
 

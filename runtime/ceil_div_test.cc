@@ -24,5 +24,14 @@ TEST(CeilDivTest, TakesTheLargestNumbers) {
   EXPECT_EQ(CeilDiv(kMost - 1, kMost), 1);
 }
 
+TEST(RoundUpTest, GivesTheNextMultiple) {
+  EXPECT_EQ(RoundUp(0, 16), 0);
+  EXPECT_EQ(RoundUp(1, 16), 16);
+  EXPECT_EQ(RoundUp(16, 16), 16);
+  EXPECT_EQ(RoundUp(17, 12), 24);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(RoundUp(kMost - 1, kMost), kMost);
+}
+
 }  // namespace
 }  // namespace espalier

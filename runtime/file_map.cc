@@ -131,7 +131,7 @@ void FileMap::WillNeed(int64_t offset, int64_t count) const {
 
 void FileMap::DontNeed(int64_t offset, int64_t count) const {
   CheckRange(offset, count);
-  const int64_t begin = CeilDiv(offset, PageBytes()) * PageBytes();
+  const int64_t begin = RoundUp(offset, PageBytes());
   int64_t end = (offset + count) / PageBytes() * PageBytes();
   // The last page of the file is whole when the range reaches its end.
   if (offset + count == size_) end = size_;

@@ -29,8 +29,7 @@ AdamW8BitMoments AdamW8BitMoments::Zeros(Device& device, int64_t n) {
 void AdamW8Bit(const Tensor& parameter, const Tensor& gradient,
                const AdamW8BitMoments& moments, const AdamWUpdate& update) {
   const int64_t n = parameter.num_elements();
-  const int64_t blocks =
-      (n + AdamW8BitMoments::kBlock - 1) / AdamW8BitMoments::kBlock;
+  const int64_t blocks = CeilDiv(n, AdamW8BitMoments::kBlock);
   ESPALIER_CHECK(
       parameter && gradient && parameter.is_contiguous() &&
           gradient.shape() == parameter.shape() &&

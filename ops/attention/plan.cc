@@ -14,8 +14,6 @@ constexpr int64_t kForwardRows = 256;  // queries times heads of a group
 constexpr int64_t kForwardKeys = 256;
 constexpr int64_t kBackwardBlock = 192;
 
-int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
-
 // Hands out the parts of a slot one after another.
 class Layout {
  public:
@@ -32,7 +30,7 @@ class Layout {
 
 // Words of packed operands: `lanes` of B, or of A in panels of tile_rows.
 int64_t WordsOfB(const gemm::Tile& tile, int64_t lanes, int64_t num_k) {
-  return CeilDiv(lanes, gemm::kLanes) * gemm::kLanes * tile.words(num_k);
+  return RoundUp(lanes, gemm::kLanes) * tile.words(num_k);
 }
 int64_t WordsOfA(const gemm::Tile& tile, int rows, int64_t lanes,
                  int64_t num_k) {

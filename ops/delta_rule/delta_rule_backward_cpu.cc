@@ -3,6 +3,7 @@
 #include "espalier/ops/delta_rule/internal/chunk.h"
 #include "espalier/ops/delta_rule/internal/kernels.h"
 #include "espalier/ops/scratch_slots.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/thread_pool.h"
 
 namespace espalier::delta_rule {
@@ -30,7 +31,7 @@ class BackwardHead {
     walk_.ReadState(args_.dfinal ? Row(args_.dfinal, document_.index) : nullptr,
                     Floats(plan_.dstate));
     const int64_t length = document_.end - document_.begin;
-    const int64_t num_segments = (length + kSegment - 1) / kSegment;
+    const int64_t num_segments = CeilDiv(length, kSegment);
     for (int64_t s = num_segments - 1; s >= 0; --s) RunSegment(s);
     if (args_.dinitial) {
       walk_.WriteState(Floats(plan_.dstate),
@@ -50,7 +51,7 @@ class BackwardHead {
   void RunSegment(int64_t segment) {
     const int64_t begin = document_.begin + segment * kSegment;
     const int64_t end = std::min(begin + kSegment, document_.end);
-    const int64_t num_chunks = (end - begin + plan_.chunk - 1) / plan_.chunk;
+    const int64_t num_chunks = CeilDiv(end - begin, plan_.chunk);
     const float* state = nullptr;
     if (segment > 0) {
       state = Row(args_.states, document_.first_state + segment - 1);

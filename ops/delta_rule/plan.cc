@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "espalier/runtime/ceil_div.h"
+
 namespace espalier::delta_rule {
 
 namespace {
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
 
 // Hands out the parts of a slot one after another.
 class Layout {

@@ -29,8 +29,6 @@ constexpr int64_t kLowestRows = 6;
 // costs less than rows left empty in all of them.
 constexpr int64_t kEvenPanels = 4;
 
-int64_t RoundUp(int64_t a, int64_t b) { return CeilDiv(a, b) * b; }
-
 // The size, a multiple of `unit`, of even pieces of at most `most`.
 int64_t EvenPiece(int64_t size, int64_t most, int64_t unit) {
   const int64_t pieces = std::max<int64_t>(1, CeilDiv(size, most));

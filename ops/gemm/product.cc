@@ -239,7 +239,7 @@ void Product::StoreF32(const Step& step, TileArgs& run, Finish& finish) const {
 // The workspace carries the sums; C is written once.
 void Product::StoreRounded(const Step& step, int64_t i, int64_t j,
                            TileArgs& run, Finish& finish) const {
-  const int64_t stride = CeilDiv(step.columns, kLanes) * kLanes;
+  const int64_t stride = RoundUp(step.columns, kLanes);
   float* partial = partial_ + i * stride + j;
   if (!step.last) {
     run.store = step.first ? TileStore::kStore : TileStore::kAdd;

@@ -150,7 +150,7 @@ void Lanes4Bit(const void* source, const PackArgs& args) {
   const auto* codes = static_cast<const uint8_t*>(weight.codes.pointer);
   for (int64_t lane = 0; lane < args.num_lanes; lane += kLanes) {
     const int64_t strip = (args.lane_begin + lane) / kLanes;
-    const StripLines at = LinesOf(weight.out, strip, (weight.in + 7) / 8);
+    const StripLines at = LinesOf(weight.out, strip, CeilDiv(weight.in, 8));
     const LaneScales scales(weight, strip);
     const Out out = {args.out + lane / kLanes * args.out_stride,
                      NumWords(args)};
@@ -243,7 +243,7 @@ void ForwardFp8Lanes(const void* source, const gemm::Tile&,
                      const PackArgs& args) {
   const PackedView& weight = *static_cast<const PackedView*>(source);
   const auto* codes = static_cast<const uint8_t*>(weight.codes.pointer);
-  const int64_t units = (weight.in + 3) / 4;
+  const int64_t units = CeilDiv(weight.in, 4);
   ForEachBlock(
       weight, args,
       [&](const ByteTable* table, int64_t lane, int64_t k, int64_t num_k) {

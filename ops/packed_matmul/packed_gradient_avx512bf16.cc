@@ -57,8 +57,7 @@ struct LaneSource {
         codes(static_cast<const uint8_t*>(weight.codes.pointer)) {}
 
   void Fetch(int64_t row, int64_t byte, __m512i fill, __m512i r[16]) const {
-    const int64_t units =
-        (weight.in + Format::kLineColumns - 1) / Format::kLineColumns;
+    const int64_t units = CeilDiv(weight.in, Format::kLineColumns);
     const StripLines at = LinesOf(weight.out, row / kPackedStrip, units);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "espalier/ops/gemm/tile.h"
+#include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/view.h"
 
 // Steps that the forward and the backward pass share.
@@ -62,7 +63,7 @@ inline void RunWholePanels(const PanelProduct& product, int64_t begin,
   run.c_stride = product.c_stride;
   for (int64_t column = begin; column < end; column += step) {
     const int64_t panels = std::min<int64_t>(
-        product.tile_vectors, (end - column + gemm::kLanes - 1) / gemm::kLanes);
+        product.tile_vectors, CeilDiv(end - column, gemm::kLanes));
     run.b = product.b + column / gemm::kLanes * product.b_stride;
     run.c = product.c + column;
     run.cols = static_cast<int>(panels * gemm::kLanes);

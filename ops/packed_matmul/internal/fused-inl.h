@@ -141,8 +141,7 @@ void RunLow(const Panel* panels, const FusedArgs& args, int64_t lane,
   };
   Totals<M, kStrips> totals;
   // A panel's last lines fetch the first ones of the panel that follows here.
-  const int64_t panel_bytes =
-      64 * N * ((args.k + F::kLineColumns - 1) / F::kLineColumns);
+  const int64_t panel_bytes = 64 * N * CeilDiv(args.k, F::kLineColumns);
   int64_t block_end = 0;
   for (int64_t k = 0; k < args.k; k = block_end) {
     block_end = Least(k + args.k_block, args.k);

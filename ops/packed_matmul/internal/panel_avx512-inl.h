@@ -28,7 +28,7 @@ inline int PanelWidth(const PackedView& weight, int64_t strip) {
 
 template <typename F>
 int64_t NumUnits(const PackedView& weight) {
-  return (weight.in + F::kLineColumns - 1) / F::kLineColumns;
+  return CeilDiv(weight.in, F::kLineColumns);
 }
 
 // Lines of a panel of `width` strips to `out`.

@@ -44,7 +44,6 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
   constexpr int64_t kFusedTile = 8;
   constexpr int64_t kFewWords = 128;
   constexpr int64_t kOneTile = 8;  // rows up to which one low wide tile wins
-  const auto round_up = [](int64_t a, int64_t b) { return CeilDiv(a, b) * b; };
   ProductPlan plan;
   if (product.m == 0 || product.n == 0) return plan;
   const gemm::KSplit split = gemm::SplitK(product.k, tile.compute);
@@ -73,18 +72,18 @@ inline ProductPlan PlanProduct(const Product& product, const gemm::Tile& tile,
     block = std::clamp<int64_t>(block * kFusedTile, 32, kFusedRows);
   }
   plan.m_block = CeilDiv(product.m, CeilDiv(product.m, block));
-  if (plan.fused) plan.m_block = round_up(plan.m_block, kFusedTile);
+  if (plan.fused) plan.m_block = RoundUp(plan.m_block, kFusedTile);
   const int64_t tiles = CeilDiv(plan.m_block, most_rows);
   plan.tile_rows = static_cast<int>(CeilDiv(plan.m_block, tiles));
   if (!plan.fused) plan.m_block = tiles * plan.tile_rows;
   plan.m_tasks = CeilDiv(product.m, plan.m_block);
   plan.n_tasks = CeilDiv(product.n, kProductChunk);
-  plan.a_bytes = round_up(tiles * tile.words(product.k) * tile.a_pitch * 4, 64);
+  plan.a_bytes = RoundUp(tiles * tile.words(product.k) * tile.a_pitch * 4, 64);
   plan.b_bytes = tile.words(std::min(plan.k_block, product.k)) * 4 *
-                 round_up(std::min(product.n, plan.unit), gemm::kLanes);
+                 RoundUp(std::min(product.n, plan.unit), gemm::kLanes);
   if (plan.fused) {
     plan.fused_bytes =
-        round_up(product.fused.scratch_bytes(product.source, plan.m_block), 64);
+        RoundUp(product.fused.scratch_bytes(product.source, plan.m_block), 64);
     if (!product.plain()) plan.sum_bytes = plan.m_block * kProductChunk * 4;
   }
   if (plan.num_k_blocks > 1 && c_dtype != kF32) {

@@ -15,7 +15,7 @@ inline constexpr int64_t kColumns = 4096;
 // Floats of scratch for a row: exponentials and the maxima of its pieces, in
 // whole cache lines.
 constexpr int64_t ScratchWidth(int64_t width) {
-  return (width + CeilDiv(width, kColumns) + 15) / 16 * 16;
+  return RoundUp(width + CeilDiv(width, kColumns), 16);
 }
 
 struct ForwardArgs {
