@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "espalier/ops/online_softmax/online_softmax.h"
+#include "espalier/ops/scratch_layout.h"
 #include "espalier/runtime/ceil_div.h"
 
 namespace espalier::attention {
@@ -13,20 +14,6 @@ namespace {
 constexpr int64_t kForwardRows = 256;  // queries times heads of a group
 constexpr int64_t kForwardKeys = 256;
 constexpr int64_t kBackwardBlock = 192;
-
-// Hands out the parts of a slot one after another.
-class Layout {
- public:
-  Part Words(int64_t count) {
-    const Part part = {next_};
-    next_ += RoundUp(4 * count, 64);
-    return part;
-  }
-  int64_t bytes() const { return next_; }
-
- private:
-  int64_t next_ = 0;
-};
 
 // Words of packed operands: `lanes` of B, or of A in panels of tile_rows.
 int64_t WordsOfB(const gemm::Tile& tile, int64_t lanes, int64_t num_k) {
@@ -119,7 +106,7 @@ ForwardPlan PlanForward(const Sizes& sizes,
   plan.score_stride = plan.key_block + online_softmax::kSlack;
   plan.out_width = RoundUp(sizes.v_width, gemm::kLanes);
   const int64_t rows = heads * plan.query_block;
-  Layout layout;
+  ScratchLayout layout;
   plan.queries = layout.Words(
       heads * WordsOfA(tile, plan.tile_rows, plan.query_block, sizes.width));
   plan.keys = layout.Words(WordsOfB(tile, plan.key_block, sizes.width));
@@ -145,7 +132,7 @@ BackwardPlan PlanBackward(const Sizes& sizes, const Mask& mask,
   plan.block = kBackwardBlock;
   plan.score_stride =
       RoundUp(plan.block, plan.tile_rows) + online_softmax::kSlack;
-  Layout layout;
+  ScratchLayout layout;
   const int rows = plan.tile_rows;
   const int64_t block = plan.block;
   plan.queries = layout.Words(WordsOfA(tile, rows, block, sizes.width));

@@ -2,25 +2,12 @@
 
 #include <algorithm>
 
+#include "espalier/ops/scratch_layout.h"
 #include "espalier/runtime/ceil_div.h"
 
 namespace espalier::delta_rule {
 
 namespace {
-
-// Hands out the parts of a slot one after another.
-class Layout {
- public:
-  Part Words(int64_t count) {
-    const Part part = {next_};
-    next_ += RoundUp(4 * count, 64);
-    return part;
-  }
-  int64_t bytes() const { return next_; }
-
- private:
-  int64_t next_ = 0;
-};
 
 std::vector<Document> DocumentsOf(const std::vector<int32_t>& cu_seqlens,
                                   int64_t& num_states) {
@@ -51,7 +38,7 @@ void ChooseTile(DType operand, Isa isa, Plan& plan) {
   plan.panel_lanes = tile.a_pitch == kTileRows ? kTileRows : plan.panel_rows;
 }
 
-void LayOutBackward(Plan& plan, Layout& layout) {
+void LayOutBackward(Plan& plan, ScratchLayout& layout) {
   const int64_t c = plan.chunk;
   plan.dstate = layout.Words(plan.width * plan.v_width);
   plan.douts = layout.Words(c * plan.v_width);
@@ -80,7 +67,7 @@ Plan MakePlan(const Sizes& sizes, const std::vector<int32_t>& cu_seqlens,
   plan.v_width = RoundUp(sizes.v_width, gemm::kLanes);
   plan.documents = DocumentsOf(cu_seqlens, plan.num_states);
   const int64_t tiles = chunk / kTileRows;
-  Layout layout;
+  ScratchLayout layout;
   plan.state = layout.Words(plan.width * plan.v_width);
   plan.queries = layout.Words(chunk * plan.width);
   plan.keys = layout.Words(chunk * plan.width);

@@ -1,7 +1,9 @@
+#include "espalier/ops/linear_cross_entropy/internal/plan.h"
+
 #include <algorithm>
 
-#include "espalier/ops/linear_cross_entropy/internal/plan.h"
 #include "espalier/ops/online_softmax/online_softmax.h"
+#include "espalier/ops/scratch_layout.h"
 
 namespace espalier::linear_cross_entropy {
 
@@ -13,21 +15,7 @@ namespace {
 constexpr int64_t kTokenChunk = 1008;  // whole tiles of 14, 8 and 6 rows
 constexpr int64_t kVocabBlock = 1024;
 
-// Places parts one after another.
-class Layout {
- public:
-  int64_t Bytes(int64_t count) {
-    const int64_t offset = next_;
-    next_ += (count + 63) / 64 * 64;
-    return offset;
-  }
-  int64_t bytes() const { return next_; }
-
- private:
-  int64_t next_ = 0;
-};
-
-Plan Cut(const Sizes& sizes, Layout& layout) {
+Plan Cut(const Sizes& sizes, ScratchLayout& layout) {
   Plan plan;
   plan.token_chunk =
       std::min(kTokenChunk, std::max<int64_t>(1, sizes.num_tokens));
@@ -98,7 +86,7 @@ gemm::GemmArgs DweightProduct(const Sizes& sizes, const Plan& plan,
 }
 
 Plan PlanForward(const Sizes& sizes, bool with_dx, Isa isa) {
-  Layout layout;
+  ScratchLayout layout;
   Plan plan = Cut(sizes, layout);
   const auto most = [isa](const gemm::GemmArgs& args) {
     return gemm::WorkspaceBytesUpToM(args, isa);
@@ -114,7 +102,7 @@ Plan PlanForward(const Sizes& sizes, bool with_dx, Isa isa) {
 }
 
 Plan PlanBackward(const Sizes& sizes, Isa isa) {
-  Layout layout;
+  ScratchLayout layout;
   Plan plan = Cut(sizes, layout);
   plan.dweight = layout.Bytes(4 * plan.vocab_block * sizes.width);
   const auto most = [isa](const gemm::GemmArgs& args) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "espalier/ops/gemm/tile.h"
+#include "espalier/ops/scratch_layout.h"
 #include "espalier/runtime/dtype.h"
 
 namespace espalier::attention {
@@ -47,10 +48,8 @@ struct Block {
 std::vector<Block> MakeBlocks(const std::vector<int32_t>& cu_seqlens,
                               int64_t size);
 
-// A part of a slot of scratch memory, in bytes from the slot's start.
-struct Part {
-  int64_t offset = 0;
-};
+// Of a slot of scratch memory.
+using Part = ScratchPart;
 
 // The forward pass: one task per block of queries and group of heads, which
 // walks the keys in blocks of key_block from the document's beginning. All of

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "espalier/ops/gemm/tile.h"
+#include "espalier/ops/scratch_layout.h"
 #include "espalier/runtime/dtype.h"
 
 namespace espalier::delta_rule {
@@ -34,10 +35,8 @@ struct Document {
   int64_t first_state = 0;
 };
 
-// A part of a slot of scratch memory, in bytes from the slot's start.
-struct Part {
-  int64_t offset = 0;
-};
+// Of a slot of scratch memory.
+using Part = ScratchPart;
 
 // How the work is cut and where a task's scratch lies, by sizes and the
 // instruction set alone. C chunk, K and V rounded up to whole vectors of 16;
