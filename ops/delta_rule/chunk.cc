@@ -8,23 +8,20 @@ using gemm::TileStore;
 
 namespace {
 
-char* AddressOf(const View& view, int64_t h, int64_t t, int64_t width) {
-  return static_cast<char*>(view.pointer) +
-         (t * view.dim(1) + h) * width * SizeOf(view.dtype);
-}
-
 int64_t WidthOf(const View& view) { return view.ndim == 2 ? 1 : view.dim(2); }
 
 }  // namespace
 
-Source RowsOf(const View& view, int64_t h, int64_t t) {
-  const int64_t width = WidthOf(view);
-  return {AddressOf(view, h, t, width), view.dtype, view.dim(1) * width};
-}
-
 Target RowsTo(const View& view, int64_t h, int64_t t) {
   const int64_t width = WidthOf(view);
-  return {AddressOf(view, h, t, width), view.dtype, view.dim(1) * width};
+  return {static_cast<char*>(view.pointer) +
+              (t * view.dim(1) + h) * width * SizeOf(view.dtype),
+          view.dtype, view.dim(1) * width};
+}
+
+Source RowsOf(const View& view, int64_t h, int64_t t) {
+  const Target rows = RowsTo(view, h, t);
+  return {rows.data, rows.dtype, rows.stride};
 }
 
 ChunkWalk::ChunkWalk(const Inputs& inputs, const Plan& plan, Isa isa,
@@ -77,7 +74,6 @@ void ChunkWalk::LoadTokens(int64_t begin, int64_t end) {
         .queries = Floats(plan_.queries),
         .keys = Floats(plan_.keys),
         .decays = Floats(plan_.decays),
-
         .columns = Floats(plan_.columns),
         .tile_decay = Floats(plan_.tile_decay),
         .prefix = Floats(plan_.prefix),

@@ -23,7 +23,6 @@ class BackwardHead {
         document_(document),
         walk_(walk),
         products_(walk.products()),
-        isa_(walk.isa()),
         heads_(args.v.dim(1)),
         heads_per_group_(heads_ / args.q.dim(1)) {}
 
@@ -63,12 +62,11 @@ class BackwardHead {
       walk_.SetState(walk_.Floats(plan_.kept.state, c));
       const bool last = c + 1 == num_chunks;
       Load(begin, end, c, last);
-
       products_.Forget();
       if (last) {
-        walk_.Fetch(args_.dout, walk_.head(), begin_, end);
+        walk_.Fetch(args_.dout, walk_.head(), walk_.begin(), end);
       } else {
-        const int64_t next = begin_ + num_rows_;
+        const int64_t next = walk_.end();
         const int64_t next_end = std::min(next + plan_.chunk, end);
         walk_.FetchTokens(next, next_end);
         walk_.Fetch(args_.v, walk_.head(), next, next_end);
@@ -89,9 +87,8 @@ class BackwardHead {
   }
 
   void Load(int64_t begin, int64_t end, int64_t c, bool way_back) {
-    begin_ = begin + c * plan_.chunk;
-    num_rows_ = std::min(plan_.chunk, end - begin_);
-    walk_.LoadTokens(begin_, begin_ + num_rows_);
+    const int64_t first = begin + c * plan_.chunk;
+    walk_.LoadTokens(first, std::min(first + plan_.chunk, end));
     if (!way_back) return;
     std::copy_n(Floats(plan_.columns), plan_.chunk * plan_.width,
                 Floats(plan_.local_columns));
@@ -99,15 +96,16 @@ class BackwardHead {
 
   // What chunk c, already loaded, writes, and what the one before it reads.
   void FetchForChunk(int64_t c) {
-    const int64_t end = begin_ + num_rows_;
+    const int64_t begin = walk_.begin();
+    const int64_t end = walk_.end();
     products_.Forget();
-    walk_.Fetch(args_.dv, walk_.head(), begin_, end);
-    walk_.Fetch(args_.dq, walk_.group(), begin_, end);
-    walk_.Fetch(args_.dk, walk_.group(), begin_, end);
-    walk_.Fetch(args_.dg, walk_.head(), begin_, end);
+    walk_.Fetch(args_.dv, walk_.head(), begin, end);
+    walk_.Fetch(args_.dq, walk_.group(), begin, end);
+    walk_.Fetch(args_.dk, walk_.group(), begin, end);
+    walk_.Fetch(args_.dg, walk_.head(), begin, end);
     if (c == 0) return;
-    walk_.Fetch(args_.dout, walk_.head(), begin_ - plan_.chunk, begin_);
-    walk_.FetchTokens(begin_ - plan_.chunk, begin_);
+    walk_.Fetch(args_.dout, walk_.head(), begin - plan_.chunk, begin);
+    walk_.FetchTokens(begin - plan_.chunk, begin);
   }
 
   void Chunk(int64_t c) {
@@ -126,7 +124,7 @@ class BackwardHead {
                .row_terms = Floats(plan_.terms),
                .query_terms = QueryTerms(),
                .column_terms = Floats(plan_.dcolumns)},
-              isa_);
+              walk_.isa());
     Store();
   }
 
@@ -136,15 +134,15 @@ class BackwardHead {
 
   // solved = X: du = scale N^T do + K_end D, then back through the inverse.
   void Updates(int64_t c) {
-    const CopyInArgs douts{.from = RowsOf(args_.dout, walk_.head(), begin_),
-                           .num_rows = num_rows_,
-                           .chunk = plan_.chunk,
-                           .width = args_.v.dim(2),
-                           .padded = plan_.v_width,
-                           .scale = static_cast<float>(args_.scale),
-                           .out = Floats(plan_.douts)};
-    CopyIn(douts, isa_);
-
+    const CopyInArgs douts{
+        .from = RowsOf(args_.dout, walk_.head(), walk_.begin()),
+        .num_rows = walk_.num_rows(),
+        .chunk = plan_.chunk,
+        .width = args_.v.dim(2),
+        .padded = plan_.v_width,
+        .scale = static_cast<float>(args_.scale),
+        .out = Floats(plan_.douts)};
+    CopyIn(douts, walk_.isa());
     float* du = Floats(plan_.dupdates);
     Transposed(walk_.Floats(plan_.kept.queries, c), Floats(plan_.douts), du);
     const int64_t depth = products_.words(plan_.width);
@@ -205,7 +203,7 @@ class BackwardHead {
                     .dkeys = Floats(plan_.dkeys),
                     .dqueries = Floats(plan_.dqueries),
                     .dbeta = Floats(plan_.dbeta)},
-                   isa_);
+                   walk_.isa());
   }
 
   // Through the state: terms, dcolumns, total, and the state's own gradient.
@@ -234,9 +232,9 @@ class BackwardHead {
            .padded = plan_.width,
            .v_padded = plan_.v_width,
            .total = Floats(plan_.dtotal)},
-          isa_);
+          walk_.isa());
     ScaleRows(Floats(plan_.dstate), plan_.width, plan_.v_width,
-              walk_.total_decay(), Floats(plan_.dstate), isa_);
+              walk_.total_decay(), Floats(plan_.dstate), walk_.isa());
     const int64_t chunk_depth = products_.words(2 * plan_.chunk);
     products_.PackA(
         ByColumn(walk_.Floats(plan_.from_start), plan_.width, plan_.operand), 0,
@@ -256,9 +254,10 @@ class BackwardHead {
     for (int64_t tile = 0; tile < walk_.num_tiles(); ++tile) {
       const float* before = Floats(plan_.prefix) + tile * plan_.width;
       const int64_t at = tile * kTileRows * plan_.width;
-      ScaleColumns(QueryTerms() + at, kTileRows, plan_.width, before, isa_);
+      ScaleColumns(QueryTerms() + at, kTileRows, plan_.width, before,
+                   walk_.isa());
       ScaleColumns(Floats(plan_.terms) + at, kTileRows, plan_.width, before,
-                   isa_);
+                   walk_.isa());
     }
     for (int64_t tile = walk_.num_tiles() - 1; tile > 0; --tile) {
       ColumnTerms(tile);
@@ -271,7 +270,7 @@ class BackwardHead {
   void ColumnTerms(int64_t tile) {
     const int64_t count = tile * kTileRows;
     ScaleColumns(Floats(plan_.dcolumns), count, plan_.width,
-                 walk_.tile_decay(tile), isa_);
+                 walk_.tile_decay(tile), walk_.isa());
     const int64_t depth = products_.words(2 * kTileRows);
     products_.PackA(
         ByColumn(Floats(plan_.dkeys) + count * plan_.chunk, plan_.chunk), 0,
@@ -311,13 +310,14 @@ class BackwardHead {
     if (!out) return;
     const int64_t h = walk_.head() % heads_per_group_;
     const bool last = h + 1 == heads_per_group_;
-    CopyOut({.from = rows,
-             .num_rows = num_rows_,
-             .width = out.dim(2),
-             .padded = plan_.width,
-             .add = h > 0 ? RowsOf(sum, walk_.group(), begin_) : Source(),
-             .out = RowsTo(last ? out : sum, walk_.group(), begin_)},
-            isa_);
+    CopyOut(
+        {.from = rows,
+         .num_rows = walk_.num_rows(),
+         .width = out.dim(2),
+         .padded = plan_.width,
+         .add = h > 0 ? RowsOf(sum, walk_.group(), walk_.begin()) : Source(),
+         .out = RowsTo(last ? out : sum, walk_.group(), walk_.begin())},
+        walk_.isa());
   }
 
   void Store() {
@@ -326,29 +326,30 @@ class BackwardHead {
     const int64_t head = walk_.head();
     if (args_.dv) {
       CopyOut({.from = Floats(plan_.moved),
-               .num_rows = num_rows_,
+               .num_rows = walk_.num_rows(),
                .width = args_.v.dim(2),
                .padded = plan_.v_width,
                .scale = -1,
-               .out = RowsTo(args_.dv, head, begin_)},
-              isa_);
+               .out = RowsTo(args_.dv, head, walk_.begin())},
+              walk_.isa());
     }
     if (args_.dbeta) {
-      float* to = args_.dbeta.data<float>() + begin_ * heads_ + head;
-      for (int64_t i = 0; i < num_rows_; ++i) {
+      float* to = args_.dbeta.data<float>() + walk_.begin() * heads_ + head;
+      for (int64_t i = 0; i < walk_.num_rows(); ++i) {
         to[i * heads_] = Floats(plan_.dbeta)[i];
       }
     }
     if (args_.dg && args_.dg.ndim == 2) {
-      SumRows(Floats(plan_.dcolumns), num_rows_, plan_.width,
-              args_.dg.data<float>() + begin_ * heads_ + head, heads_, isa_);
+      SumRows(Floats(plan_.dcolumns), walk_.num_rows(), plan_.width,
+              args_.dg.data<float>() + walk_.begin() * heads_ + head, heads_,
+              walk_.isa());
     } else if (args_.dg) {
       CopyOut({.from = Floats(plan_.dcolumns),
-               .num_rows = num_rows_,
+               .num_rows = walk_.num_rows(),
                .width = args_.dg.dim(2),
                .padded = plan_.width,
-               .out = RowsTo(args_.dg, head, begin_)},
-              isa_);
+               .out = RowsTo(args_.dg, head, walk_.begin())},
+              walk_.isa());
     }
   }
 
@@ -357,12 +358,8 @@ class BackwardHead {
   const Document& document_;
   ChunkWalk& walk_;
   Products& products_;
-  const Isa isa_;
   const int64_t heads_;
   const int64_t heads_per_group_;
-  // Of the chunk.
-  int64_t begin_ = 0;
-  int64_t num_rows_ = 0;
 };
 
 }  // namespace

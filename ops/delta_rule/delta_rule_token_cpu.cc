@@ -66,18 +66,18 @@ struct Token {
 
 void TokenForward(const ForwardArgs& args, const Exec& exec) {
   const Plan& plan = *args.plan;
-  ForwardHeads(args, exec, [&](ChunkWalk& walk, int64_t begin, int64_t end) {
+  ForwardHeads(args, exec, [&](ChunkWalk& walk) {
     // v becomes u in the first half of `reads`; o goes to the second.
     float* updates = walk.Floats(plan.reads);
     float* out = updates + plan.chunk * plan.v_width;
-    CopyIn({.from = RowsOf(args.v, walk.head(), begin),
-            .num_rows = end - begin,
+    CopyIn({.from = RowsOf(args.v, walk.head(), walk.begin()),
+            .num_rows = walk.num_rows(),
             .chunk = plan.chunk,
             .width = args.v.dim(2),
             .padded = plan.v_width,
             .out = updates},
            walk.isa());
-    for (int64_t i = 0; i < end - begin; ++i) {
+    for (int64_t i = 0; i < walk.num_rows(); ++i) {
       Token{walk.Floats(plan.queries) + i * plan.width,
             walk.Floats(plan.keys) + i * plan.width,
             walk.Floats(plan.decays) + i * plan.width,
@@ -91,10 +91,10 @@ void TokenForward(const ForwardArgs& args, const Exec& exec) {
           .Run();
     }
     CopyOut({.from = out,
-             .num_rows = end - begin,
+             .num_rows = walk.num_rows(),
              .width = args.v.dim(2),
              .padded = plan.v_width,
-             .out = RowsTo(args.o, walk.head(), begin)},
+             .out = RowsTo(args.o, walk.head(), walk.begin())},
             walk.isa());
   });
 }

@@ -68,6 +68,10 @@ class ChunkWalk {
   int64_t head() const { return head_; }
   int64_t group() const { return group_; }
   int64_t num_tiles() const { return plan_.chunk / kTileRows; }
+  // The tokens [begin, end) that are loaded.
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return begin_ + num_rows_; }
+  int64_t num_rows() const { return num_rows_; }
   // Decay over the whole chunk, [K].
   const float* total_decay() const {
     return Floats(plan_.prefix) + num_tiles() * plan_.width;

@@ -10,9 +10,9 @@
 
 namespace espalier::delta_rule {
 
-// What the two forms of the forward pass share: step(walk, begin, end) for the
-// chunks of one head of one document in order, with the tokens loaded, and the
-// state taken in, saved and given out around them.
+// What the two forms of the forward pass share: step(walk) for the chunks of
+// one head of one document in order, with the tokens loaded, and the state
+// taken in, saved and given out around them.
 template <class Step>
 void ForwardHead(const ForwardArgs& args, const Document& document,
                  int64_t head, Isa isa, char* slot, const Step& step) {
@@ -34,13 +34,12 @@ void ForwardHead(const ForwardArgs& args, const Document& document,
     }
     const int64_t end = std::min(begin + plan.chunk, document.end);
     walk.LoadTokens(begin, end);
-
     const int64_t next = std::min(end + plan.chunk, document.end);
     walk.products().Forget();
     walk.Fetch(args.o, head, begin, end);
     walk.FetchTokens(end, next);
     walk.Fetch(args.v, head, end, next);
-    step(walk, begin, end);
+    step(walk);
   }
   if (args.final_state) {
     walk.WriteState(walk.state(), row(args.final_state, document.index));
