@@ -1,5 +1,7 @@
 #include "espalier/ops/layer_norm/layer_norm.h"
 
+#include "espalier/autograd/backward.h"
+#include "espalier/ops/split.h"
 #include "espalier/runtime/guard.h"
 #include "espalier/tests/support/op_check.h"
 
@@ -45,6 +47,36 @@ TEST_P(LayerNormTest, MatchesWithFrozenOrAbsentInputs) {
 TEST_P(LayerNormTest, SameBitsForAllThreads) {
   EXPECT_TRUE(test::SameBitsForAllThreads(Norm, GetParam(),
                                           {{1201, 137}, {137}, {137}}));
+}
+
+// Gradients of rows that go past the caches equal those of the same rows alone.
+TEST_P(LayerNormTest, StreamedGradientsMatch) {
+  Device& device = test::ContextFor(GetParam().isa, 2).cpu();
+  const DType dtype = GetParam().dtype;
+  const int64_t width = 4096;
+  const int64_t rows = kStreamBytes / (width * SizeOf(dtype));
+  const Tensor x = Tensor::Empty(device, {rows, width}, dtype);
+  for (int64_t i = 0; i < rows * width; ++i) {
+    const auto value = static_cast<float>(i * 7 % 1009) * 0.01f;
+    if (dtype == kF32) {
+      x.mutable_data<float>()[i] = value;
+    } else {
+      x.mutable_data<BFloat16>()[i] = BFloat16(value);
+    }
+  }
+  const Tensor weight = x.Slice(0, 1, 1).Reshape({width});
+  const auto gradient = [&](int64_t begin, int64_t count) {
+    const Variable part(x.Slice(0, begin, count), true);
+    const Variable y =
+        Norm({part, Variable(weight, true), Variable(weight, true)});
+    autograd::Backward(y, x.Slice(0, begin, count));
+    return part.grad();
+  };
+  const Tensor dx = gradient(0, rows);
+  ASSERT_GE(dx.num_bytes(), kStreamBytes);
+  for (const int64_t t : {int64_t{0}, rows - 1}) {
+    EXPECT_EQ(ToDoubles(dx.Slice(0, t, 1)), ToDoubles(gradient(t, 1))) << t;
+  }
 }
 
 TEST(LayerNormGradTest, MatchesCentralDifferenceInF64) {

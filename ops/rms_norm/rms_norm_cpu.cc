@@ -200,17 +200,10 @@ void BackwardRows(const BackwardArgs& args, const Exec& exec) {
     return;
   }
   float* blocks = args.block_sums.data<float>();
-  const bool native = RoundsNatively(exec);
-  const bool streams =
-      args.dx && StreamsRows(args.dx.pointer, rows, width, sizeof(T));
-  SumBlocks(exec, rows, width, blocks, [&](int64_t t, float* sums) {
-    if (streams) {
-      BackwardRow<T, W, kGating>(args, t, sums, StreamAccess{{native}});
-      hwy::FlushStream();
-    } else {
-      BackwardRow<T, W, kGating>(args, t, sums, WholeAccess{native});
-    }
-  });
+  SumAndWriteRows(exec, rows, width, blocks, width, args.dx.pointer, sizeof(T),
+                  [&](int64_t t, float* sums, auto access) {
+                    BackwardRow<T, W, kGating>(args, t, sums, access);
+                  });
   AddBlocks(exec, rows, width, blocks, args.dweight.data<W>());
 }
 
