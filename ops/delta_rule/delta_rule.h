@@ -20,9 +20,9 @@ struct DeltaRuleOptions {
   std::optional<double> scale = std::nullopt;
   // Of the forward pass; gradients are always taken in chunks.
   DeltaRuleForm form = DeltaRuleForm::kChunk;
-  int64_t chunk = 64;        // tokens: 16, 32 or 64
-  // Whether products of bf16 inputs are of f32, too, at about half the speed:
-  // o is then off by its own rounding alone.
+  int64_t chunk = 64;  // tokens: 16, 32 or 64
+  // Whether products of bf16 inputs are of f32, too: slower, and o is then
+  // off by its own rounding alone.
   bool f32_products = false;
   bool final_state = false;  // whether it is returned
 };
@@ -46,10 +46,11 @@ struct DeltaRuleResult {
 //   K, V] (may be absent): f32 (f64 for f64)
 // Gates, sums and the state are f32 (f64 for f64). The chunk form (f64: the
 // recurrence) multiplies chunks as matrices; operands of products are rounded
-// to bf16 for bf16 inputs, unless f32_products. No exponential of a positive number is taken, and a
-// token's results do not depend, in any bit, on later tokens or on other
-// documents. Saves its inputs and the state at every 256th token of a document,
-// [.., N, K, V]. Differentiable in all inputs, and through the final state.
+// to bf16 for bf16 inputs, unless f32_products. No exponential of a positive
+// number is taken, and a token's results do not depend, in any bit, on later
+// tokens or on other documents. Saves its inputs and the state at every 256th
+// token of a document, [.., N, K, V]. Differentiable in all inputs, and through
+// the final state.
 // Fails: INTERNAL on shapes, dtypes, head counts or boundaries that do not fit.
 DeltaRuleResult DeltaRule(const Variable& q, const Variable& k,
                           const Variable& v, const Variable& g,
