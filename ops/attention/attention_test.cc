@@ -54,11 +54,7 @@ std::vector<Shape> ShapesOf(const Case& c) {
 }
 
 std::vector<Variable> InputsOf(const Case& c) {
-  std::vector<Variable> inputs;
-  for (const Shape& shape : ShapesOf(c)) {
-    inputs.push_back(test::Normal(shape, inputs.size() + 1));
-  }
-  return inputs;
+  return test::NormalInputs(ShapesOf(c));
 }
 
 const Case kSmall[] = {

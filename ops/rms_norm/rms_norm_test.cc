@@ -106,11 +106,7 @@ TEST_P(RmsNormTest, MatchesWithFrozenInputs) {
   for (const Form& form : Forms()) {
     const std::vector<Shape> shapes = InputsOf(form, {70, 19});
     for (size_t frozen = 0; frozen < shapes.size(); ++frozen) {
-      std::vector<Variable> in;
-      in.reserve(shapes.size());
-      for (size_t i = 0; i < shapes.size(); ++i) {
-        in.push_back(test::Normal(shapes[i], i + 1));
-      }
+      std::vector<Variable> in = test::NormalInputs(shapes);
       in[frozen] = test::Frozen(in[frozen]);
       EXPECT_TRUE(test::MatchesReference(form.fn, GetParam(), in))
           << form.name << " " << frozen;

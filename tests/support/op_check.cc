@@ -193,6 +193,15 @@ Variable Normal(const Shape& shape, uint64_t seed) {
       /*needs_grad=*/true);
 }
 
+std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
+  std::vector<Variable> inputs;
+  inputs.reserve(shapes.size());
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    inputs.push_back(Normal(shapes[i], i + 1));
+  }
+  return inputs;
+}
+
 Variable Frozen(const Variable& variable) { return variable.Detach(); }
 
 namespace {
@@ -275,15 +284,6 @@ namespace {
                   absl::StrCat("gradient of input ", i));
   }
   return result;
-}
-
-std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes) {
-  std::vector<Variable> inputs;
-  inputs.reserve(shapes.size());
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    inputs.push_back(Normal(shapes[i], i + 1));
-  }
-  return inputs;
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ using Fn = std::function<Variable(const std::vector<Variable>&)>;
 
 // Standard normal values, f64, on Cpu(), that need a gradient.
 Variable Normal(const Shape& shape, uint64_t seed);
+// One of each shape, by seeds 1, 2, ...
+std::vector<Variable> NormalInputs(const std::vector<Shape>& shapes);
 // The same values without gradient.
 Variable Frozen(const Variable& variable);
 // Values in row-major order, f64.
