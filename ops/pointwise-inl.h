@@ -32,6 +32,8 @@ namespace espalier {
 namespace HWY_NAMESPACE {
 
 using F32Tag = hn::ScalableTag<float>;
+using Vector = hn::Vec<F32Tag>;
+constexpr int64_t Lanes() { return hn::MaxLanes(F32Tag()); }
 
 // Whether bf16 stores may use the CPU's own rounding (ops/highway-inl.h).
 inline bool RoundsNatively(const Exec& exec) {
@@ -108,7 +110,6 @@ HWY_INLINE void ForEachVector(int64_t n, const Body& body) {
 // The elements 0, 2, .. 30 of 32 bf16; the first pass of a pair. What the body
 // stores waits in `held` for the second.
 struct EvenAccess {
-  using Vector = hn::Vec<F32Tag>;
   Vector* held;
   int64_t count = 0;
 
@@ -131,7 +132,6 @@ struct EvenAccess {
 // passes as `Access` would.
 template <class Access>
 struct OddAccess {
-  using Vector = hn::Vec<F32Tag>;
   const Vector* held;
   bool native;
   int64_t count = 0;

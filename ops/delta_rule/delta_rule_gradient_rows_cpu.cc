@@ -20,10 +20,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-using Vector = hn::Vec<F32Tag>;
-
-constexpr int64_t Lanes() { return hn::MaxLanes(F32Tag()); }
-
 float Dot(const float* a, const float* b, int64_t count) {
   const F32Tag d;
   return SumVectors(count, [&](int64_t i, auto io) {

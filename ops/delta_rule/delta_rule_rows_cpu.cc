@@ -20,10 +20,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-using Vector = hn::Vec<F32Tag>;
-
-constexpr int64_t Lanes() { return hn::MaxLanes(F32Tag()); }
-
 // `count` elements at p, which may be 0 or fewer, and zeros.
 template <typename T>
 HWY_INLINE Vector LoadPart(const T* p, int64_t count) {

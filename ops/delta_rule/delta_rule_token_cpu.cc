@@ -61,7 +61,6 @@ struct Token {
       }
     }
   }
-  static constexpr int64_t Lanes() { return hn::MaxLanes(F32Tag()); }
 };
 
 void TokenForward(const ForwardArgs& args, const Exec& exec) {

@@ -21,8 +21,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-using Vector = hn::Vec<F32Tag>;
-
 // exp(A_log) of every channel, finite, so that slopes of 0 stay 0.
 template <class Args>
 void SpreadRates(const Args& args) {

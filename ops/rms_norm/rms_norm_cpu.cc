@@ -20,8 +20,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-using Vector = hn::Vec<F32Tag>;
-
 // What a kernel is compiled for.
 enum class Gating { kNone, kSilu, kSigmoid };
 

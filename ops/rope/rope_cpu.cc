@@ -18,8 +18,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-using Vector = hn::Vec<F32Tag>;
-
 // What the pair (a, b) becomes.
 HWY_INLINE Vector TurnedA(Vector a, Vector b, Vector c, Vector s) {
   return hn::MulSub(a, c, hn::Mul(b, s));

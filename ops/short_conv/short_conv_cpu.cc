@@ -19,8 +19,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-using Vector = hn::Vec<F32Tag>;
-
 // Channels that are worked on at a time in the backward pass, so that the sums
 // stay in the first cache.
 constexpr int64_t kPiece = 512;

@@ -21,8 +21,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // NOLINTNEXTLINE(google-build-using-namespace): this set's own helpers
 using namespace espalier::HWY_NAMESPACE;
 
-using Vector = hn::Vec<F32Tag>;
-
 // e^v, as exact as results of T need.
 template <typename T>
 HWY_INLINE Vector ExpFor(Vector v) {
