@@ -36,8 +36,8 @@ void AdamW8Bit(const Tensor& parameter, const Tensor& gradient,
           gradient.dtype() == parameter.dtype() && gradient.is_contiguous(),
       "parameter is ", ToString(parameter), ", gradient ", ToString(gradient));
   const auto fits = [](const Tensor& tensor, int64_t count, DType dtype) {
-    return tensor && tensor.shape() == Shape{count} &&
-           tensor.dtype() == dtype && tensor.is_contiguous();
+    return tensor.shape() == Shape{count} && tensor.dtype() == dtype &&
+           tensor.is_contiguous();
   };
   ESPALIER_CHECK(
       fits(moments.m_codes, n, kU8) && fits(moments.v_codes, n, kU8) &&

@@ -185,6 +185,9 @@ TEST(AdamW8BitTest, NamesShapes) {
               AdamW8BitMoments::Zeros(cpu, 1), Update(1));
   });
   EXPECT_THAT(absent.message(), ::testing::HasSubstr("gradient absent"));
+  const absl::Status no_moments = internal::Guard(
+      [&] { AdamW8Bit(two, two, AdamW8BitMoments(), Update(1)); });
+  EXPECT_THAT(no_moments.message(), ::testing::HasSubstr("moments are absent"));
 }
 
 }  // namespace

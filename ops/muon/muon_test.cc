@@ -188,5 +188,16 @@ TEST(MuonTest, NamesBothShapes) {
   EXPECT_THAT(s.message(), ::testing::HasSubstr("gradient f32 [3, 2]"));
 }
 
+TEST(MuonTest, ReadOnlyBufferMovesNothing) {
+  alignas(64) const float zeros[6] = {};
+  const Tensor b =
+      Tensor::MapReadOnly(test::Cpu(), {2, 3}, kF32, zeros, nullptr);
+  const Tensor p = NormalOn(test::Cpu(), kF32, {2, 3}, 1);
+  const std::vector<double> before = ToDoubles(p);
+  const absl::Status s = internal::Guard([&] { Muon(p, p, b, MuonUpdate()); });
+  EXPECT_THAT(s.message(), ::testing::HasSubstr("the buffer is read-only"));
+  EXPECT_EQ(ToDoubles(p), before);
+}
+
 }  // namespace
 }  // namespace espalier
