@@ -10,9 +10,10 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/attention/internal/kernels.h"
+#include "espalier/ops/scratch.h"
+#include "espalier/ops/split.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
-#include "espalier/runtime/thread_pool.h"
 
 namespace espalier {
 
@@ -31,24 +32,14 @@ constexpr Kernel<attention::BackwardArgs> kBackward[] = {
     {kCpu, kBF16, attention::BackwardCpu},
 };
 
-DType WideOf(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
-
 attention::Sizes SizesOf(const Tensor& q, const Tensor& k, const Tensor& v) {
   return {q.dim(0), q.dim(1), k.dim(1), q.dim(2), v.dim(2)};
-}
-
-// Scratch of every thread of the pool, counted as workspace.
-Tensor Slots(Device& device, int64_t slot_bytes) {
-  const MemoryScope scope(device, MemoryTag::kWorkspace);
-  const int64_t threads = device.context().pool().num_threads();
-  return Tensor::Empty(device, {threads, slot_bytes}, kU8);
 }
 
 // f32 sums for a gradient: the gradient itself when that is f32.
 Tensor Sums(const Tensor& gradient) {
   if (!gradient || gradient.dtype() == kF32) return gradient;
-  const MemoryScope scope(gradient.device(), MemoryTag::kWorkspace);
-  return Tensor::Empty(gradient.device(), gradient.shape(), kF32);
+  return Scratch(gradient.device(), gradient.shape(), kF32);
 }
 
 struct AttentionNode final : autograd::Node {
@@ -76,7 +67,7 @@ struct AttentionNode final : autograd::Node {
       args.plan = std::make_shared<attention::BackwardPlan>(
           attention::PlanBackward(SizesOf(q, k, v), mask, *cu_seqlens,
                                   q.dtype(), q.device().context().isa()));
-      slots = Slots(q.device(), args.plan->slot_bytes);
+      slots = SlotsOfThreads(q.device(), args.plan->slot_bytes);
       delta = EmptyLike(lse);
       dq_sum = Sums(dq);
       dk_sum = Sums(dk);
@@ -136,7 +127,7 @@ std::vector<Tensor> Forward(const AttentionNode& node) {
     args.plan = std::make_shared<attention::ForwardPlan>(
         attention::PlanForward(SizesOf(q, node.k, node.v), *node.cu_seqlens,
                                q.dtype(), q.device().context().isa()));
-    slots = Slots(q.device(), args.plan->slot_bytes);
+    slots = SlotsOfThreads(q.device(), args.plan->slot_bytes);
     args.slots = slots.view();
   }
   Launch("attention", kForward, q, args, {&q, &node.k, &node.v, &node.sinks},

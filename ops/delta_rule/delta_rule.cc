@@ -8,11 +8,11 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/delta_rule/internal/kernels.h"
+#include "espalier/ops/scratch.h"
 #include "espalier/ops/split.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
-#include "espalier/runtime/thread_pool.h"
 
 namespace espalier {
 
@@ -38,18 +38,6 @@ constexpr Kernel<delta_rule::BackwardArgs> kBackward[] = {
 
 delta_rule::Sizes SizesOf(const Tensor& q, const Tensor& v) {
   return {q.dim(0), v.dim(1), q.dim(1), q.dim(2), v.dim(2)};
-}
-
-Tensor Scratch(Device& device, const Shape& shape, DType dtype) {
-  const MemoryScope scope(device, MemoryTag::kWorkspace);
-  return Tensor::Empty(device, shape, dtype);
-}
-
-// A slot for every thread of the pool.
-Tensor Slots(Device& device, const Plan& plan) {
-  return Scratch(
-      device, {int64_t{device.context().pool().num_threads()}, plan.slot_bytes},
-      kU8);
 }
 
 int64_t LongestDocument(const std::vector<int32_t>& at) {
@@ -114,7 +102,7 @@ std::vector<Tensor> DeltaRuleNode::Forward(DeltaRuleForm form, bool final_state,
     const std::shared_ptr<Plan> plan =
         MakePlan(form == DeltaRuleForm::kToken ? delta_rule::kTileRows : chunk,
                  /*backward=*/false);
-    slots = Slots(device, *plan);
+    slots = SlotsOfThreads(device, plan->slot_bytes);
     if (save_states) {
       states = Tensor::Empty(
           device, {plan->num_states, v.dim(1), q.dim(2), v.dim(2)}, kF32);
@@ -157,7 +145,7 @@ std::vector<Tensor> DeltaRuleNode::Backward(absl::Span<const Tensor> dys) {
   } else {
     args.plan = MakePlan(chunk, /*backward=*/true);
     args.states = states.view();
-    slots = Slots(device, *args.plan);
+    slots = SlotsOfThreads(device, args.plan->slot_bytes);
     if (v.dim(1) > q.dim(1)) {
       if (dq) dq_sum = Scratch(device, q.shape(), kF32);
       if (dk) dk_sum = Scratch(device, k.shape(), kF32);

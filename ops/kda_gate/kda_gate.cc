@@ -6,6 +6,7 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/kda_gate/internal/kernels.h"
+#include "espalier/ops/scratch.h"
 #include "espalier/ops/split.h"
 #include "espalier/runtime/check.h"
 #include "espalier/runtime/kernel.h"
@@ -25,11 +26,6 @@ constexpr Kernel<kda_gate::BackwardArgs> kBackward[] = {
     {kCpu, kBF16, kda_gate::BackwardCpu<BFloat16>},
 };
 
-Tensor Scratch(const Tensor& f, const Shape& shape) {
-  const MemoryScope scope(f.device(), MemoryTag::kWorkspace);
-  return Tensor::Empty(f.device(), shape, WideOf(f.dtype()));
-}
-
 struct KdaGateNode final : autograd::Node {
   KdaGateNode(Tensor f, Tensor A_log, Tensor dt_bias, double bound)
       : f(std::move(f)),
@@ -39,7 +35,8 @@ struct KdaGateNode final : autograd::Node {
   // The same bits each time.
   Tensor Forward() {
     Tensor g = Tensor::Empty(f.device(), f.shape(), WideOf(f.dtype()));
-    const Tensor rates = Scratch(f, {dt_bias.dim(0)});
+    const Tensor rates =
+        Scratch(f.device(), {dt_bias.dim(0)}, WideOf(f.dtype()));
     Launch("kda_gate", kForward, f,
            kda_gate::ForwardArgs{f.view(), A_log.view(), dt_bias.view(), bound,
                                  g.view(), rates.view()},
@@ -60,11 +57,12 @@ struct KdaGateNode final : autograd::Node {
     Tensor dA_log = needs_grad(1) ? EmptyLike(A_log) : Tensor();
     Tensor ddt_bias = needs_grad(2) ? EmptyLike(dt_bias) : Tensor();
     const int64_t width = dt_bias.dim(0);
-    const Tensor rates = Scratch(f, {width});
+    const Tensor rates = Scratch(f.device(), {width}, WideOf(f.dtype()));
     Tensor block_sums, sums;
     if (dA_log || ddt_bias) {
-      block_sums = Scratch(f, {NumBlocks(f.dim(0)), 2, width});
-      sums = Scratch(f, {width});
+      block_sums = Scratch(f.device(), {NumBlocks(f.dim(0)), 2, width},
+                           WideOf(f.dtype()));
+      sums = Scratch(f.device(), {width}, WideOf(f.dtype()));
     }
     Launch("kda_gate.backward", kBackward, f,
            kda_gate::BackwardArgs{dg.view(), f.view(), A_log.view(),

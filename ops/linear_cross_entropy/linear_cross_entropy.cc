@@ -7,6 +7,8 @@
 
 #include "espalier/autograd/node.h"
 #include "espalier/ops/linear_cross_entropy/internal/kernels.h"
+#include "espalier/ops/scratch.h"
+#include "espalier/ops/split.h"
 #include "espalier/runtime/ceil_div.h"
 #include "espalier/runtime/context.h"
 #include "espalier/runtime/kernel.h"
@@ -38,15 +40,8 @@ constexpr Kernel<lce::LogitsArgs> kLogits[] = {
     {kCpu, kBF16, lce::LogitsCpu},
 };
 
-DType WideOf(DType dtype) { return dtype == kF64 ? kF64 : kF32; }
-
 lce::Sizes SizesOf(const Tensor& x, const Tensor& weight) {
   return {x.dim(0), x.dim(1), weight.dim(0), x.dtype()};
-}
-
-Tensor Workspace(Device& device, const Shape& shape, DType dtype) {
-  const MemoryScope scope(device, MemoryTag::kWorkspace);
-  return Tensor::Empty(device, shape, dtype);
 }
 
 // The weight is frozen: dx was accumulated in the forward pass.
@@ -96,11 +91,10 @@ struct TrainedNode final : autograd::Node {
     if (x.dtype() != kF64) {
       args.plan =
           lce::PlanBackward(SizesOf(x, weight), x.device().context().isa());
-      workspace = Workspace(x.device(), {args.plan.bytes}, kU8);
+      workspace = Scratch(x.device(), {args.plan.bytes}, kU8);
       args.workspace = workspace.view();
       if (dx) {
-        dx_sum =
-            x.dtype() == kF32 ? dx : Workspace(x.device(), x.shape(), kF32);
+        dx_sum = x.dtype() == kF32 ? dx : Scratch(x.device(), x.shape(), kF32);
       }
       args.dx_sum = dx_sum.view();
     }
@@ -187,7 +181,7 @@ LinearCrossEntropyResult LinearCrossEntropy(
   if (xv.dtype() != kF64) {
     args.plan =
         lce::PlanForward(SizesOf(xv, wv), fused, device.context().isa());
-    workspace = Workspace(device, {args.plan.bytes}, kU8);
+    workspace = Scratch(device, {args.plan.bytes}, kU8);
     args.workspace = workspace.view();
     if (trained) {
       const int64_t block = args.plan.vocab_block;
@@ -236,7 +230,7 @@ Variable Logits(const Variable& x, const Variable& weight, double logit_scale) {
   lce::LogitsArgs args{xv.view(), wv.view(), logit_scale, logits.view()};
   Tensor workspace;
   if (xv.dtype() != kF64) {
-    workspace = Workspace(
+    workspace = Scratch(
         xv.device(),
         {lce::LogitsWorkspaceBytes(args, xv.device().context().isa())}, kU8);
     args.workspace = workspace.view();

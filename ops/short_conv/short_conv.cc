@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "espalier/autograd/node.h"
+#include "espalier/ops/scratch.h"
 #include "espalier/ops/short_conv/internal/kernels.h"
 #include "espalier/ops/split.h"
 #include "espalier/runtime/check.h"
@@ -25,11 +26,6 @@ constexpr Kernel<short_conv::BackwardArgs> kBackward[] = {
     {kCpu, kBF16, short_conv::BackwardCpu<BFloat16>},
 };
 
-Tensor Scratch(const Tensor& x, const Shape& shape) {
-  const MemoryScope scope(x.device(), MemoryTag::kWorkspace);
-  return Tensor::Empty(x.device(), shape, WideOf(x.dtype()));
-}
-
 struct ShortConvNode final : autograd::Node {
   absl::string_view name() const override { return "short_conv"; }
   void ForEachSaved(SavedVisitor visit) override {
@@ -43,10 +39,12 @@ struct ShortConvNode final : autograd::Node {
     Tensor dx = needs_grad(0) ? EmptyLike(x) : Tensor();
     Tensor dweight = needs_grad(1) ? EmptyLike(weight) : Tensor();
     Tensor dinitial = needs_grad(2) ? EmptyLike(initial) : Tensor();
-    const Tensor taps = Scratch(x, {num_taps, x.dim(1)});
+    const Tensor taps =
+        Scratch(x.device(), {num_taps, x.dim(1)}, WideOf(x.dtype()));
     Tensor sums;
     if (dweight) {
-      sums = Scratch(x, {NumBlocks(x.dim(0)), num_taps, x.dim(1)});
+      sums = Scratch(x.device(), {NumBlocks(x.dim(0)), num_taps, x.dim(1)},
+                     WideOf(x.dtype()));
     }
     Launch("short_conv.backward", kBackward, dy,
            short_conv::BackwardArgs{dy.view(), dfinal.view(), x.view(),
@@ -104,7 +102,8 @@ ShortConvResult ShortConv(const Variable& x, const Variable& weight,
                       xv.dtype()));
   }
   const Tensor final_state = options.final_state ? results[1] : Tensor();
-  const Tensor taps = Scratch(xv, {num_taps, xv.dim(1)});
+  const Tensor taps =
+      Scratch(xv.device(), {num_taps, xv.dim(1)}, WideOf(xv.dtype()));
   Launch("short_conv", kForward, xv,
          short_conv::ForwardArgs{
              xv.view(), wv.view(), initial.view(), options.cu_seqlens, num_taps,
